@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import threading
 import time
+from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import deltalake
 import httpx
@@ -23,6 +24,8 @@ from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.model.progress import OnProgress
     from deltasql.uri import DeltaSqlUri
@@ -125,7 +128,7 @@ def test_job_that_must_wait_is_rejected_with_a_message(shop: Catalog) -> None:
         refused = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
         shown = site.get(refused.headers["location"]).text
         assert "Vacuum was not started" in shown
-        assert "1 of 2 bins" in shown
+        assert "Rewriting: 1 of 2 bins" in shown
         published = site.post(
             "/mirror/orders/retry", {"target": "table"}
         )  # publishing does not wait for the running job
@@ -191,19 +194,133 @@ def test_audit_row_is_written_in_the_transaction_of_the_commit(
     assert audited(site) == [("ann", "write", "crm.stock", version + 1)]
 
 
-def test_cutover_shows_what_it_would_do_then_does_it(site: Site, tmp_path: Path) -> None:
-    deltalake.write_deltalake(tmp_path / "other", pa.table({"id": [1]}))
-    site.catalog.follow(str(tmp_path / "other"), name="other")
-    site.log_in()
-    assert "Cutover" in site.get("/maintenance/other").text
-    assert "Cutover" not in site.get("/maintenance/orders").text
-    assert site.post("/maintenance/other/cutover").headers["location"].endswith("unconfirmed=1")
-    checked = site.post("/maintenance/other/cutover", {"check": "yes"})
-    assert "would cut over" in finished(site, checked.headers["location"])
-    assert site.catalog.inspect.table("other").is_following
-    done = site.post("/maintenance/other/cutover", {"confirm": "yes"})
-    shown = finished(site, done.headers["location"])
-    assert "<dd>cut over</dd>" in shown
-    assert "deltasql rollback other" in shown
-    assert not site.catalog.inspect.table("other").is_following
-    assert {each[:3] for each in audited(site)} == {("token", "cutover", "other")}
+@contextmanager
+def lake(shop: Catalog, folder: Path, **options: Any) -> Iterator[Site]:
+    """Serve a console whose operators may import the tables `lake/sales` and `lake/old`."""
+    for name in ("sales", "old"):
+        deltalake.write_deltalake(folder / "other" / name, pa.table({"id": [1, 2]}))
+    with (
+        serving(shop, allow_writes=True, import_from=[str(folder / "other")], **options) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        yield Site(served, shop, client)
+
+
+@pytest.mark.two_databases
+def test_import_follow_cutover_and_rollback_can_be_previewed_and_undone(
+    shop: Catalog, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "other" / "sales")
+    form = {"source": source, "name": "crm.sales"}
+    with lake(shop, tmp_path) as site:
+        site.log_in()
+
+        def run(path: str, **form: str) -> str:
+            started = site.post(path, form)
+            assert started.status_code == 303, started.text
+            shown = finished(site, started.headers["location"])
+            assert 'data-state="done"' in shown, shown
+            return shown
+
+        def undo(shown: str) -> str:
+            """Send the form of the button Undo."""
+            part = shown.split('<form class="inline"')[1].split("</form>")[0]
+            path = unescape(part.split('action="')[1].split('"')[0])
+            fields = re.findall(r'name="([^"]+)" value="([^"]*)"', part)
+            return run(path, **{key: unescape(value) for key, value in fields if key != "csrf"})
+
+        def names() -> set[str]:
+            return {each.full_name for each in shop.tables()}
+
+        before = names()
+        assert "<dd>would import</dd>" in run("/migrate", **form, action="check")
+        assert names() == before
+        imported = run("/migrate", **form, action="import")
+        assert "<dd>imported</dd>" in imported
+        assert "/tables/crm.sales" in imported
+        assert names() == {*before, "crm.sales"}
+        assert "<dd>rolled back</dd>" in undo(imported)
+        assert names() == before
+
+        followed = run("/migrate", **form, action="follow")
+        assert shop.inspect.table("crm.sales").is_following
+        deltalake.write_deltalake(source, pa.table({"id": [3]}), mode="append")
+        shown = site.get("/migration/crm.sales").text
+        assert "the log" in shown
+        assert "<dt>Commits added</dt><dd>1</dd>" in run("/migration/crm.sales/refresh")
+        assert "<dd>rolled back</dd>" in undo(followed)
+        assert names() == before
+
+        run("/migrate", **form, action="follow")
+        assert "would cut over" in run("/migration/crm.sales/cutover", check="yes")
+        unconfirmed = site.post("/migration/crm.sales/cutover").headers["location"]
+        assert "tick the box" in site.get(unconfirmed).text
+        assert shop.inspect.table("crm.sales").is_following
+        cut_over = run("/migration/crm.sales/cutover", confirm="yes")
+        assert "<dd>cut over</dd>" in cut_over
+        assert "deltalake before 1.0 and delta-spark are not blocked" in cut_over
+        assert not shop.inspect.table("crm.sales").is_following
+        assert "would roll back" in run("/migration/crm.sales/rollback", check="yes")
+        assert site.post("/migration/crm.sales/rollback").headers["location"].endswith("=1")
+        assert "crm.sales" in names()
+        rolled_back = undo(cut_over)
+        assert "<dd>rolled back</dd>" in rolled_back
+        assert "imports the log again as crm.sales" in rolled_back
+        assert "<dd>imported</dd>" in undo(rolled_back)
+        assert shop.table("crm.sales").snapshot().totals().num_files == 2
+        actions = {each[:3] for each in audited(site)}
+        wanted = ("import", "follow", "refresh", "cutover", "rollback")
+        assert actions == {("token", each, "crm.sales") for each in wanted}
+
+
+def test_failed_migration_shows_the_command_to_run(shop: Catalog, tmp_path: Path) -> None:
+    with lake(shop, tmp_path) as site:
+        site.log_in()
+        source = str(tmp_path / "other" / "nothing here")
+        for action in ("check", "import", "follow"):
+            started = site.post("/migrate", {"source": source, "name": "", "action": action})
+            shown = unescape(finished(site, started.headers["location"]))
+            assert 'data-state="failed"' in shown
+            command = "follow" if action == "follow" else "import"
+            assert f"deltasql {command} '{source}'" in shown
+        (data,) = (tmp_path / "other" / "old").glob("*.parquet")
+        data.unlink()
+        form = {"source": str(tmp_path / "other" / "old"), "name": "", "action": "check"}
+        shown = finished(site, site.post("/migrate", form).headers["location"])
+        assert 'data-state="failed"' in shown
+        assert data.name in shown
+        back = unescape(shown.split('<a href="/migration?')[1].split('"')[0])
+        assert f'value="{form["source"]}"' in site.get(f"/migration?{back}").text
+
+
+def test_only_logs_below_the_allowed_locations_are_imported(shop: Catalog, tmp_path: Path) -> None:
+    with lake(shop, tmp_path) as site:
+        site.log_in()
+        deltalake.write_deltalake(tmp_path / "secret", pa.table({"id": [1]}))
+        (tmp_path / "other" / "link").symlink_to(tmp_path / "secret")
+        other = tmp_path / "other"
+        for source in (
+            tmp_path / "secret",
+            other / ".." / "secret",
+            other / "link",
+            "/",
+            f"{other}2",
+        ):
+            for action in ("check", "import", "follow"):
+                form = {"source": str(source), "name": "x", "action": action}
+                refused = site.post("/migrate", form)
+                assert refused.status_code == 403, source
+                assert "--import-from" in refused.text
+        assert site.post("/migrate", {"source": "", "action": "import"}).status_code == 400
+        form = {"source": str(other / "sales"), "action": "drop"}
+        assert site.post("/migrate", form).status_code == 400
+        assert "x" not in {each.full_name for each in shop.tables()}
+    with (
+        serving(shop, allow_writes=True, token=TOKEN) as served,
+        httpx.Client(base_url=served.address) as client,
+    ):
+        site = Site(served, shop, client)
+        site.log_in()
+        assert "--import-from LOCATION" in site.get("/migration").text
+        form = {"source": str(other / "sales"), "action": "import"}
+        assert site.post("/migrate", form).status_code == 403

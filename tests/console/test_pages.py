@@ -48,6 +48,8 @@ PAGES = {
     "/maintenance": ["orders", "crm.stock"],
     "/maintenance?order=files&descending=1": ["aria-sort", "crm.stock"],
     "/maintenance/orders": ["Optimize", "Vacuum", "Would free"],
+    "/migration": ["orders", "the database", "Follow"],
+    "/migration/orders": ["Rollback", "Not published"],
     "/sql": ["SELECT", "orders"],
     "/audit": ["No actions yet"],
     "/health": ["connectivity", "Checks"],

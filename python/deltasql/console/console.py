@@ -32,7 +32,9 @@ from deltasql.console.pages import (
     audit,
     health,
     history,
+    job,
     maintenance,
+    migration,
     mirror,
     rows,
     sql,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.base import CatalogTable
     from deltasql.api.catalog.catalog import Catalog
+    from deltasql.console.oidc import OidcSignIn
 
     Page = Callable[[PageRequest], Response]
     Endpoint = Callable[[Request], Awaitable[Response]]
@@ -102,7 +105,9 @@ READ: tuple[tuple[str, Page], ...] = (
     ("/mirror/{name}", mirror.one),
     ("/maintenance", maintenance.show),
     ("/maintenance/{name}", maintenance.one),
-    ("/jobs/{job_id}", maintenance.job),
+    ("/migration", migration.show),
+    ("/migration/{name}", migration.one),
+    ("/jobs/{job_id}", job.show),
     ("/sql", sql.show),
     ("/sql/schema", sql.schema),
     ("/audit", audit.show),
@@ -113,7 +118,10 @@ WRITE: tuple[tuple[str, Page], ...] = (
     ("/maintenance/{name}/optimize", maintenance.optimize),
     ("/maintenance/{name}/vacuum", maintenance.vacuum),
     ("/maintenance/{name}/undo", maintenance.undo),
-    ("/maintenance/{name}/cutover", maintenance.cutover),
+    ("/migrate", migration.bring_in),
+    ("/migration/{name}/refresh", migration.refresh),
+    ("/migration/{name}/cutover", migration.cutover),
+    ("/migration/{name}/rollback", migration.rollback),
 )
 
 
@@ -129,16 +137,22 @@ class Console:
         hosts: Iterable[str] = LOOPBACK,
         token_to_read: bool = False,
         proxy: ProxySignIn | None = None,
+        oidc: OidcSignIn | None = None,
+        import_from: Iterable[str] = (),
     ) -> None:
-        if (allow_writes or token_to_read) and not token and proxy is None:
+        signs_in = token or proxy is not None or oidc is not None
+        if (allow_writes or token_to_read) and not signs_in:
             raise ValueError(
                 "a console that allows writes, or that other machines can reach, needs a token"
             )
         self.state = ConsoleState(
             catalog,
-            AccessControl(token=token, hosts=hosts, token_to_read=token_to_read, proxy=proxy),
+            AccessControl(
+                token=token, hosts=hosts, token_to_read=token_to_read, proxy=proxy, oidc=oidc
+            ),
             _templates(),
             allows_writes=allow_writes,
+            import_from=tuple(import_from),
         )
 
     def application(self) -> Starlette:
@@ -149,6 +163,8 @@ class Console:
             Route("/sql", self._sending(sql.run), methods=["POST"]),
             Route("/login", self._open(_show_login)),
             Route("/login", self._sending(_sign_in, is_open=True), methods=["POST"]),
+            Route("/oidc/login", self._open(_send_to_provider)),
+            Route("/oidc/callback", self._open(_sign_in_by_provider)),
             Route("/logout", self._sending(_sign_out), methods=["POST"]),
             Route("/metrics", self._endpoint(health.metrics, self._check_bearer_token)),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
@@ -187,8 +203,7 @@ class Console:
             if response is None and request.visitor.role is not Role.OPERATOR:
                 raise HTTPException(
                     403,
-                    "You may only read. Start the console with --operator and your user name "
-                    "to run actions.",
+                    "You may only read. `deltasql ui --operator` says who may run actions.",
                 )
             return response
 
@@ -272,17 +287,53 @@ async def _cancel_if_disconnected(request: PageRequest) -> None:
 
 
 def _show_login(request: PageRequest) -> Response:
-    """Show the form for the token."""
-    return request.page("login.html", wrong=False)
+    """Show how to sign in: a form for the token, or a link to the provider."""
+    return request.page("login.html", problem=None)
 
 
 def _sign_in(request: PageRequest) -> Response:
     """Start a session if the token is correct."""
     if not request.state.access.is_token(request.form.get("token", "").strip()):
-        return request.page("login.html", 403, wrong=True)
+        return request.page("login.html", 403, problem="Wrong token.")
     response = request.go("/")
     set_session_cookie(request.http, response, request.state.access.start_session())
     return response
+
+
+def _send_to_provider(request: PageRequest) -> Response:
+    """Redirect the browser to the OpenID Connect provider."""
+    oidc = request.state.access.oidc
+    if oidc is None:
+        raise HTTPException(404)
+    return _or_problem(request, lambda: oidc.begin(request.http))
+
+
+def _sign_in_by_provider(request: PageRequest) -> Response:
+    """Start a session for the user whom the provider signed in."""
+    access = request.state.access
+    oidc = access.oidc
+    if oidc is None:
+        raise HTTPException(404)
+
+    def signed_in() -> Response:
+        found = oidc.complete(request.http)
+        # Not a redirect: the provider's page started this navigation, so browsers would not send
+        # the new cookie, which is SameSite=Strict, with the next request.
+        response = request.page("signed_in.html", user=found.user)
+        set_session_cookie(request.http, response, access.start_session(found.user, found.role))
+        return response
+
+    return _or_problem(request, signed_in)
+
+
+def _or_problem(request: PageRequest, respond: Callable[[], Response]) -> Response:
+    from deltasql.console.oidc import SignInError  # lazy import: optional package
+
+    try:
+        return respond()
+    except SignInError as error:
+        _log.warning("sign-in failed: %s", error)
+        return request.page("login.html", error.status, problem=redact(str(error)))
 
 
 def _sign_out(request: PageRequest) -> Response:

@@ -19,11 +19,29 @@ _MAX_JOBS = 50
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """A form that undoes a job."""
+
+    action: str
+    """The URL path to which the form is sent."""
+    fields: dict[str, str]
+    note: str
+    """What the form does, after its button."""
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
-    """The outcome of a job, and the version to undo if it can be undone."""
+    """The outcome of a job, and how to undo it if that is possible."""
 
     outcome: list[tuple[str, str]] = field(default_factory=list)
-    undo_version: int | None = None
+    undo: Undo | None = None
+    notes: list[str] = field(default_factory=list)
+    problem: str | None = None
+    """What is wrong, if the job ended and its result must not be used."""
+    opens: str | None = None
+    """The table to link to."""
+    page: str | None = None
+    """The URL path to go back to, if it is not the page that started the job."""
 
 
 Work: TypeAlias = Callable[[OnProgress], Done]
@@ -45,9 +63,7 @@ class Job:
     started_at: datetime
     ended_at: datetime | None = None
     progress: Progress | None = None
-    outcome: list[tuple[str, str]] = field(default_factory=list)
-    undo_version: int | None = None
-    """The version that the job committed, if it can be undone."""
+    done: Done = field(default_factory=Done)
     error: str | None = None
 
     @property
@@ -121,8 +137,9 @@ class Jobs:
 
         try:
             with acting_as(job.user, job.title.lower()):
-                done = work(report)
-            job.outcome, job.undo_version = done.outcome, done.undo_version
+                job.done = work(report)
+            job.error = job.done.problem
+            job.page = job.done.page or job.page
         except TxnLogError as error:
             job.error = error.full_message
         except Exception as error:

@@ -55,6 +55,8 @@ class ConsoleState:
     access: AccessControl
     templates: jinja2.Environment
     allows_writes: bool = False
+    import_from: tuple[str, ...] = ()
+    """Operators may import and follow logs below these locations."""
     jobs: Jobs = field(default_factory=Jobs)
     reports: DoctorReports = field(default_factory=DoctorReports)
 
@@ -77,7 +79,7 @@ class PageRequest:
 
     @property
     def may_write(self) -> bool:
-        """Whether this visitor may start maintenance and publish."""
+        """Whether this visitor may run actions."""
         return self.state.allows_writes and self.visitor.role is Role.OPERATOR
 
     @property

@@ -4,7 +4,8 @@ A malicious web page must not use the console through the browser of a user who 
 Therefore the Host header must be one of our names, which prevents DNS rebinding. A form must come
 from our own page: its Origin and its CSRF token are checked. A form that changes something also
 needs a visitor with the role of an operator: a session that was started with the token, or a user
-that a reverse proxy signed in. Pages load only the console's own style sheet and scripts.
+that a reverse proxy or an OpenID Connect provider signed in. Pages load only
+the console's own style sheet and scripts.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from deltasql.console.oidc import OidcSignIn
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SESSION_S = 12 * 3600
@@ -85,11 +88,20 @@ class Visitor:
     user: str | None
     """The name of the user, `token` for a session that was started with the token."""
     has_session: bool = False
-    """Whether the session was started with the token, and can be ended."""
+    """Whether the session was started by a sign-in here, and can be ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A session that a sign-in started."""
+
+    ends_at: float
+    role: Role
+    user: str
 
 
 class AccessControl:
-    """Checks requests; it holds the token and the sessions that were started with the token."""
+    """Checks requests; it holds the token and the sessions that sign-ins started."""
 
     def __init__(
         self,
@@ -98,14 +110,16 @@ class AccessControl:
         hosts: Iterable[str],
         token_to_read: bool = False,
         proxy: ProxySignIn | None = None,
+        oidc: OidcSignIn | None = None,
     ) -> None:
         self._token = token
         self._hosts = frozenset(host.casefold() for host in hosts)
         self._key = secrets.token_bytes(32)
-        self._sessions: dict[str, float] = {}
+        self._sessions: dict[str, _Session] = {}
         self._guard = threading.Lock()
         self._proxy = proxy
-        self.must_sign_in = token_to_read or proxy is not None
+        self.oidc = oidc
+        self.must_sign_in = token_to_read or proxy is not None or oidc is not None
 
     @property
     def has_token(self) -> bool:
@@ -145,8 +159,9 @@ class AccessControl:
         is_new = len(given) < 32
         session = secrets.token_urlsafe(32) if is_new else given
         csrf, user = self._csrf(session), self._proxy.user(request) if self._proxy else None
-        if self._is_known(session):
-            return Visitor(session, csrf, is_new, Role.OPERATOR, user or _TOKEN_USER, True)
+        known = self._known(session)
+        if known is not None:
+            return Visitor(session, csrf, is_new, known.role, user or known.user, True)
         role = None if user is None or self._proxy is None else self._proxy.role(user)
         return Visitor(session, csrf, is_new, role, user)
 
@@ -163,27 +178,27 @@ class AccessControl:
         """Return whether a form has the CSRF token of this visitor's session."""
         return hmac.compare_digest(given.encode(), visitor.csrf.encode())
 
-    def start_session(self) -> Visitor:
-        """Start a session after the token was given; its id is new, to prevent session fixation."""
+    def start_session(self, user: str = _TOKEN_USER, role: Role = Role.OPERATOR) -> Visitor:
+        """Start a session after a sign-in; its id is new, to prevent session fixation."""
         session = secrets.token_urlsafe(32)
         with self._guard:
             if len(self._sessions) >= _MAX_SESSIONS:
                 self._sessions.pop(next(iter(self._sessions)))
-            self._sessions[session] = time.monotonic() + _SESSION_S
-        return Visitor(session, self._csrf(session), True, Role.OPERATOR, _TOKEN_USER, True)
+            self._sessions[session] = _Session(time.monotonic() + _SESSION_S, role, user)
+        return Visitor(session, self._csrf(session), True, role, user, True)
 
     def end_session(self, visitor: Visitor) -> None:
         """End a session."""
         with self._guard:
             self._sessions.pop(visitor.session, None)
 
-    def _is_known(self, session: str) -> bool:
+    def _known(self, session: str) -> _Session | None:
         with self._guard:
-            end = self._sessions.get(session)
-            if end is not None and end < time.monotonic():
+            found = self._sessions.get(session)
+            if found is not None and found.ends_at < time.monotonic():
                 del self._sessions[session]
-                end = None
-        return end is not None
+                found = None
+        return found
 
     def _csrf(self, session: str) -> str:
         return hmac.digest(self._key, session.encode(), "sha256").hex()
@@ -194,15 +209,22 @@ def _cookie(request: Request) -> str:
     return f"deltasql_console_{request.url.port or 80}"
 
 
+def is_https(request: Request) -> bool:
+    """Return whether the browser uses TLS, to the console or to a proxy before it.
+
+    The header does not have to be trusted: a false value only makes a cookie stricter, and leads to
+    an address that a provider rejects.
+    """
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+
+
 def set_session_cookie(request: Request, response: Response, visitor: Visitor) -> None:
     """Set the session cookie, which browsers send only with requests from our own pages."""
-    # The header does not have to be trusted, because a false value only makes the cookie stricter.
-    schemes = (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
     response.set_cookie(
         _cookie(request),
         visitor.session,
         httponly=True,
-        secure="https" in schemes,
+        secure=is_https(request),
         samesite="strict",
         path="/",
         max_age=_SESSION_S,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.console.jobs import Jobs
+    from deltasql.console.oidc import OidcSettings
 
 
 _log = logging.getLogger(__name__)
@@ -49,9 +50,10 @@ def serving(catalog: Catalog, *, warm_up: bool = False, **options: Any) -> Itera
     and publish. Reading also needs the token if one is given, or if other machines can reach the
     console, by its host or by one of its names. If a token is needed and none is given, one is
     generated. With `user_header`, a reverse proxy at one of the addresses `proxies` signs users in
-    and names them in this header; `operators` may start actions, all other users may read.
-    `warm_up` loads in advance what the first query needs, which takes about a second. At the end of
-    the block, running jobs are completed.
+    and names them in this header; `operators` may start actions, all other users may read. With
+    `oidc`, an OpenID Connect provider signs users in. Operators may import and follow logs below
+    the locations `import_from`. `warm_up` loads in advance what the first query needs, which takes
+    about a second. At the end of the block, running jobs are completed.
     """
     with _prepared(catalog, **options) as (server, listening, served, jobs):
         threads = [threading.Thread(target=server.run, args=([listening],))]
@@ -88,6 +90,8 @@ def _prepared(
     user_header: str | None = None,
     proxies: Sequence[str] = ("127.0.0.1", "::1"),
     operators: Sequence[str] = (),
+    oidc: OidcSettings | None = None,
+    import_from: Sequence[str] = (),
 ) -> Iterator[tuple[uvicorn.Server, socket.socket, Served, Jobs]]:
     try:
         import uvicorn
@@ -98,8 +102,14 @@ def _prepared(
     proxy = None
     if user_header is not None:
         proxy = ProxySignIn(user_header, frozenset(proxies), frozenset(operators))
-    needs_token = (allow_writes or is_reachable) and proxy is None
-    token_to_read = is_reachable or bool(token) or proxy is not None
+    provider = None
+    if oidc is not None:
+        from deltasql.console.oidc import OidcSignIn  # lazy import: optional package
+
+        provider = OidcSignIn(oidc)
+    has_users = proxy is not None or provider is not None
+    needs_token = (allow_writes or is_reachable) and not has_users
+    token_to_read = is_reachable or bool(token) or has_users
     chosen = token or (secrets.token_urlsafe(24) if needs_token else None)
     console = Console(
         catalog,
@@ -108,6 +118,8 @@ def _prepared(
         hosts=[*LOOPBACK, host, *names],
         token_to_read=token_to_read,
         proxy=proxy,
+        oidc=provider,
+        import_from=import_from,
     )
     config = uvicorn.Config(
         console.application(),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TableExistsError, TxnLogError
 from deltasql.model.clock import now_ms
 from deltasql.storage.location import keys_above, location_key, location_keys
+from deltasql.store import audit
 from deltasql.store.records import TableRow
 from deltasql.uri import join_table_name
 
@@ -126,6 +127,7 @@ def drop_table(session: Session, table_id: int) -> None:
     """Mark a table as dropped, so that its name and its location can be used again."""
     session.execute("drop_table", table_id=table_id, dropped_at_ms=now_ms())
     session.execute("leave_location", table_id=table_id)
+    audit.record(session, table_id)
 
 
 def record_locations(session: Session) -> int:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-writes",
     is_flag=True,
-    help="Allow users with the token, and each --operator, to publish, optimize and vacuum.",
+    help="Allow users with the token, and each --operator, to run actions.",
 )
 @click.option(
     "--token",
@@ -54,7 +54,46 @@ if TYPE_CHECKING:
     "--operator",
     "operators",
     multiple=True,
-    help="Allow this user of --user-header to run actions, with --allow-writes.",
+    help="Allow this user of --user-header, or users with this value of --oidc-claim, to run "
+    "actions, with --allow-writes.",
+)
+@click.option(
+    "--oidc-issuer",
+    metavar="URL",
+    help="Let this OpenID Connect provider sign users in, such as https://sso.example.com.",
+)
+@click.option("--oidc-client-id", metavar="ID", help="Identify the console to the provider.")
+@click.option(
+    "--oidc-client-secret",
+    envvar="DELTASQL_UI_OIDC_SECRET",
+    metavar="SECRET",
+    help="Set the secret of the client; prefer DELTASQL_UI_OIDC_SECRET. A public client has none.",
+)
+@click.option(
+    "--oidc-claim",
+    default="groups",
+    show_default=True,
+    metavar="CLAIM",
+    help="Take the role of a user from this claim.",
+)
+@click.option(
+    "--oidc-scope",
+    "oidc_scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="Also request this scope, for example if the provider needs it for the claim.",
+)
+@click.option(
+    "--reader",
+    "readers",
+    multiple=True,
+    help="Allow only users with this value of --oidc-claim, and operators, to read.",
+)
+@click.option(
+    "--import-from",
+    multiple=True,
+    metavar="LOCATION",
+    help="Allow operators to import and follow tables below this folder or bucket.",
 )
 @opentelemetry_option
 @click.option("--open", "open_browser", is_flag=True, help="Open the console in the browser.")
@@ -69,15 +108,23 @@ def ui(
     user_header: str | None,
     proxies: tuple[str, ...],
     operators: tuple[str, ...],
+    oidc_issuer: str | None,
+    oidc_client_id: str | None,
+    oidc_client_secret: str | None,
+    oidc_claim: str,
+    oidc_scopes: tuple[str, ...],
+    readers: tuple[str, ...],
+    import_from: tuple[str, ...],
     open_browser: bool,
 ) -> None:
     """Serve the web console until SIGTERM or Ctrl-C.
 
-    The console shows tables, history, files, transactions, the mirror and maintenance, and runs SQL
-    queries. It is read-only unless --allow-writes is given. Only this machine can reach it unless
-    --host or --name is given. With --host, --name or --token, readers need the token. With
-    --user-header, a reverse proxy signs users in, and no token is needed. Prometheus metrics are at
-    /metrics.
+    The console shows tables, history, files, transactions, the mirror, maintenance and migration,
+    and runs SQL queries. It is read-only unless --allow-writes is given. Only this machine can
+    reach it unless --host or --name is given. With --host, --name or --token, readers need the
+    token. With --user-header, a reverse proxy signs users in, and no token is needed. With
+    --oidc-issuer, an OpenID Connect provider does: register the address of the console with
+    /oidc/callback there. Prometheus metrics are at /metrics.
 
     \b
     Example:
@@ -85,8 +132,27 @@ def ui(
     """
     from deltasql.console.server import serving  # lazy import: optional packages
 
-    if operators and user_header is None:
-        raise click.UsageError("--operator needs --user-header, which names the users.")
+    if operators and user_header is None and oidc_issuer is None:
+        raise click.UsageError("--operator needs --user-header or --oidc-issuer.")
+    if user_header is not None and oidc_issuer is not None:
+        raise click.UsageError("Give --user-header or --oidc-issuer, not both.")
+    if oidc_issuer is None and (oidc_client_id or readers or oidc_scopes):
+        raise click.UsageError("--oidc-client-id, --oidc-scope and --reader need --oidc-issuer.")
+    oidc = None
+    if oidc_issuer is not None:
+        from deltasql.console.oidc import OidcSettings  # lazy import: optional package
+
+        if not oidc_client_id:
+            raise click.UsageError("--oidc-issuer needs --oidc-client-id.")
+        oidc = OidcSettings(
+            issuer=oidc_issuer,
+            client_id=oidc_client_id,
+            client_secret=oidc_client_secret or None,
+            claim=oidc_claim,
+            operators=frozenset(operators),
+            readers=frozenset(readers),
+            scopes=oidc_scopes,
+        )
 
     with (
         context.open() as catalog,
@@ -102,6 +168,8 @@ def ui(
             user_header=user_header,
             proxies=proxies,
             operators=operators,
+            oidc=oidc,
+            import_from=import_from,
         ) as served,
     ):
         message(f"console at {served.address}; stop with SIGTERM or Ctrl-C")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
-from deltasql.console.jobs import Done
+from deltasql.console.jobs import Done, Undo
+from deltasql.console.pages.job import start
 from deltasql.console.pages.table import LARGE, is_large
 from deltasql.console.units import count, quoted, size
 from deltasql.exceptions import TxnLogTransactionError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 PER_PAGE = 20
 BUDGET_S = 2.0
 _ABOVE_ALL = 2**62
-TITLES = ("Optimize", "Vacuum", "Undo", "Cutover", "Check cutover")
 
 
 def show(request: PageRequest) -> Response:
@@ -101,37 +101,12 @@ def undo(request: PageRequest) -> Response:
     return _start(request, "Undo", name, work, command)
 
 
-def cutover(request: PageRequest) -> Response:
-    """Start a job that shows what a cutover would do, or that makes the database the authority."""
-    name = request.catalog.inspect.table(request.name).name
-    is_check = request.form.get("check") == "yes"
-    if not is_check and request.form.get("confirm") != "yes":
-        return request.go(f"{_address(name)}?unconfirmed=1")
-    work = partial(_cutover, request.catalog, name, is_check)
-    command = f"deltasql cutover {shlex.quote(name)} {'--dry-run' if is_check else '--yes'}"
-    return _start(request, "Check cutover" if is_check else "Cutover", name, work, command)
-
-
 def _address(name: str) -> str:
     return f"/maintenance/{quoted(name)}"
 
 
 def _start(request: PageRequest, title: str, name: str, work: Work, command: str) -> Response:
-    """Start a job and redirect to its page, or to the page of a job that already runs."""
-    job = request.state.jobs.start(
-        title, name, _address(name), work, user=request.visitor.user or "", command=command
-    )
-    refused = "" if job.title == title else f"?refused={title}"
-    return request.go(f"/jobs/{job.job_id}{refused}")
-
-
-def job(request: PageRequest) -> Response:
-    """Show the progress of a job; the page polls its state with `part=1`."""
-    found = request.state.jobs.get(request.http.path_params["job_id"])
-    if found is None:
-        raise HTTPException(404)
-    template = "job_state.html" if request.text("part") == "1" else "job.html"
-    return request.page(template, job=found, refused=request.choice("refused", "", *TITLES))
+    return start(request, title, name, _address(name), work, command)
 
 
 def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
@@ -143,13 +118,20 @@ def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
         ("Partitions", count(metrics["partitionsOptimized"])),
     ]
     after = catalog.table(name).version()
-    return Done(outcome, after if after > before else None)
+    undo = None
+    if after > before:
+        note = f"restores version {count(after - 1)}, if no other commit followed"
+        undo = Undo(f"{_address(name)}/undo", {"version": str(after)}, note)
+    return Done(outcome, undo=undo)
 
 
 def _vacuum(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
     freed = catalog.inspect.advice(name).vacuum.bytes
     deleted = catalog.vacuum(name, dry_run=False, on_progress=on_progress)
-    return Done([("Files deleted", count(len(deleted))), ("Freed, about", size(freed))])
+    return Done(
+        [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))],
+        notes=["Deleted files cannot be restored."],
+    )
 
 
 def _undo(catalog: Catalog, name: str, version: int, on_progress: OnProgress) -> Done:
@@ -162,9 +144,3 @@ def _undo(catalog: Catalog, name: str, version: int, on_progress: OnProgress) ->
             )
         tx.restore(name, version - 1)
     return Done([("Restored version", count(version - 1))])
-
-
-def _cutover(catalog: Catalog, name: str, is_check: bool, on_progress: OnProgress) -> Done:
-    report = catalog.cutover(name, dry_run=is_check, on_progress=on_progress)
-    label = "Commits of the log to load" if is_check else "Commits of the log loaded"
-    return Done([("Cutover", report.state), (label, count(report.caught_up))])

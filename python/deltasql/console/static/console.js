@@ -70,7 +70,7 @@ for (const part of all("[data-poll]")) {
 }
 
 // Keys: "/" focuses the filter; "g" and a letter open a page.
-const places = { c: "/", t: "/transactions", m: "/mirror", o: "/maintenance", s: "/sql", a: "/audit", h: "/health" };
+const places = { c: "/", t: "/transactions", m: "/mirror", o: "/maintenance", i: "/migration", s: "/sql", a: "/audit", h: "/health" };
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(document.activeElement)) return;

@@ -22,7 +22,7 @@ from deltasql.model.clock import LAST_MS
 from deltasql.model.protocol import check_readable
 from deltasql.model.schema.column_mapping import check_mapping
 from deltasql.model.schema.schema import schema_of, skipping_columns
-from deltasql.store import load
+from deltasql.store import audit, load
 from deltasql.store.append import write_head
 from deltasql.store.load import LoadPlan, SkippingColumns
 from deltasql.store.records import (
@@ -208,6 +208,8 @@ class LogLoader:
         with self._change() as session:
             load.write(session, plan, partitions, is_first=before is None, seen=self._seen)
             write_head(session, before, position.head)
+            if not self._table.is_loading:  # a new table gets its row when it becomes visible
+                audit.record(session, self._table.table_id, version=position.head.version)
             if before_commit is not None:
                 before_commit(session, position.head.version)
         self._partitions, self._position = partitions, position

@@ -25,7 +25,7 @@ from deltasql.mirror.publish.targets import ACTIVE, DELTA, OWN
 from deltasql.model.clock import now_ms
 from deltasql.model.counts import many
 from deltasql.storage.location import is_same_location, location_key
-from deltasql.store import load
+from deltasql.store import audit, load
 from deltasql.store.dialect import Fault
 from deltasql.store.locations import drop_table
 from deltasql.store.records import TableRow, live_name
@@ -257,6 +257,7 @@ def finish_loading(
         if not changed:
             raise _taken_over(table)
         session.execute("take_location", table_id=table.table_id)
+        audit.record(session, table.table_id, version=version)
     if replaces is not None:
         store.forget_table(replaces)
     return replace(table, namespace=namespace, name=name, dropped_at_ms=None, properties=kept)

@@ -1,0 +1,283 @@
+"""Sign-in with OpenID Connect: the authorization code flow with PKCE, which Authlib runs.
+
+The session cookie is not sent when the provider sends the browser back, because it is
+`SameSite=Strict`. What the flow must remember (state, nonce, code verifier) is therefore kept here
+for ten minutes, under the id in a second cookie, which is `SameSite=Lax`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from deltasql.console.security import Role, is_https
+from deltasql.exceptions import MissingDriverError, TxnLogConfigError
+
+try:
+    import httpx2
+    from authlib.common.errors import AuthlibBaseError
+    from authlib.integrations.base_client import MismatchingStateError, OAuthError
+    from authlib.integrations.starlette_client import OAuth
+    from joserfc.errors import ExpiredTokenError, JoseError
+except ImportError as missing:  # pragma: no cover - the extra is not installed
+    raise MissingDriverError(driver="authlib", extra="oidc") from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+CALLBACK = "/oidc/callback"
+_COOKIE = "deltasql_console_sign_in"
+_PENDING_S = 600
+_MAX_PENDING = 1000
+_TIMEOUT_S = 10.0
+_MAX_TEXT = 200
+_SIGNATURES = ("RS", "PS", "ES", "Ed")
+EXPIRED = (
+    "This sign-in has expired, was already used, or was started in another browser. Sign in again."
+)
+
+
+class SignInError(Exception):
+    """A sign-in failed; the message is for the user."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """How users sign in with a provider, and who may do what."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    """None for a public client, which only PKCE protects."""
+    claim: str = "groups"
+    """The claim with the values that `operators` and `readers` name."""
+    operators: frozenset[str] = frozenset()
+    readers: frozenset[str] = frozenset()
+    """If empty, every user of the provider may read."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to request besides `openid` and `email`."""
+
+    def __post_init__(self) -> None:
+        place = urlsplit(self.issuer)
+        if place.scheme != "https" and not (place.scheme == "http" and _is_local(place.hostname)):
+            raise TxnLogConfigError(
+                f"{self.issuer} is not the URL of an OpenID Connect provider with TLS",
+                help="Give the issuer as the provider writes it, such as https://sso.example.com.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A user whom the provider signed in, and the role that the claim gives."""
+
+    user: str
+    role: Role
+
+
+class OidcSignIn:
+    """Sends browsers to the provider, and checks what they bring back."""
+
+    def __init__(self, settings: OidcSettings) -> None:
+        self._settings = settings
+        self._pending: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._guard = threading.Lock()
+        self._client = OAuth().register(
+            "console",
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
+            client_kwargs={
+                "scope": " ".join(("openid", "email", *settings.scopes)),
+                "code_challenge_method": "S256",
+                "timeout": _TIMEOUT_S,
+                # Otherwise Authlib does not use access tokens that live for a minute or less.
+                "leeway": 0,
+                **({} if settings.client_secret else {"token_endpoint_auth_method": "none"}),
+            },
+        )
+
+    @property
+    def host(self) -> str:
+        """The host name of the provider."""
+        return urlsplit(self._settings.issuer).netloc
+
+    @property
+    def claim(self) -> str:
+        """The claim that gives the role."""
+        return self._settings.claim
+
+    def begin(self, request: Request) -> Response:
+        """Redirect the browser to the provider."""
+        login, flow = self._flow(request)
+        if flow is None:
+            login, flow = secrets.token_urlsafe(32), {}
+        request.scope["session"] = flow
+        address = f"{'https' if is_https(request) else 'http'}://{request.headers['host']}"
+        response: Response = self._run(self._redirect(request, f"{address}{CALLBACK}"))
+        with self._guard:
+            if len(self._pending) >= _MAX_PENDING:
+                self._pending.pop(next(iter(self._pending)))
+            self._pending[login] = (time.monotonic() + _PENDING_S, flow)
+        response.set_cookie(
+            _COOKIE,
+            login,
+            httponly=True,
+            secure=is_https(request),
+            samesite="lax",
+            path="/oidc",
+            max_age=_PENDING_S,
+        )
+        return response
+
+    def complete(self, request: Request) -> SignedIn:
+        """Exchange the code that the browser brings for an ID token, and return its user.
+
+        Raises SignInError if the sign-in was not started in this browser in the last ten minutes,
+        if the provider refused it, or if the user may not use the console.
+        """
+        _, flow = self._flow(request)
+        if flow is None:
+            raise SignInError(400, EXPIRED)
+        request.scope["session"] = flow
+        claims = self._run(self._claims(request))
+        user = _user(claims)
+        return SignedIn(user, self._role(user, claims))
+
+    def _flow(self, request: Request) -> tuple[str, dict[str, Any] | None]:
+        """Return the id in the cookie, and what was kept for it if it has not expired."""
+        given = request.cookies.get(_COOKIE, "")
+        with self._guard:
+            ends_at, flow = self._pending.get(given, (0.0, {}))
+            if ends_at < time.monotonic():
+                self._pending.pop(given, None)
+                return given, None
+        return given, flow
+
+    def _run(self, work: Any) -> Any:
+        """Run the client of Authlib, which is asynchronous, in this thread."""
+        try:
+            return asyncio.run(work)
+        except MismatchingStateError as error:
+            raise SignInError(400, EXPIRED) from error
+        except OAuthError as error:
+            said = " ".join(filter(None, (error.error, error.description)))[:_MAX_TEXT]
+            raise SignInError(
+                403, f"The provider {self.host} refused the sign-in: {said}."
+            ) from error
+        except ExpiredTokenError as error:
+            raise SignInError(
+                403,
+                f"The ID token of {self.host} has expired: sign in again, and check the clocks of "
+                "both machines.",
+            ) from error
+        except (AuthlibBaseError, JoseError) as error:
+            raise SignInError(
+                403, f"The ID token of {self.host} is not valid: {str(error)[:_MAX_TEXT]}."
+            ) from error
+        except httpx2.HTTPStatusError as error:
+            raise SignInError(
+                503,
+                f"{error.request.url} answered with status {error.response.status_code}: check "
+                "--oidc-issuer.",
+            ) from error
+        except httpx2.HTTPError as error:
+            raise SignInError(
+                503,
+                f"The provider {self._settings.issuer} cannot be reached: {error or 'timeout'}.",
+            ) from error
+        except ValueError as error:
+            raise SignInError(
+                503, f"The answer of {self.host} is not OpenID Connect: check --oidc-issuer."
+            ) from error
+
+    async def _redirect(self, request: Request, address: str) -> Response:
+        await self._metadata()
+        found: Response = await self._client.authorize_redirect(request, address)
+        return found
+
+    async def _claims(self, request: Request) -> Mapping[str, Any]:
+        # Before the message of an error is shown: the provider, and not a link, must have sent it.
+        state = request.query_params.get("state")
+        if not await self._client.framework.get_state_data(request.session, state):
+            raise SignInError(400, EXPIRED)
+        metadata = await self._metadata()
+        try:
+            token = await self._client.authorize_access_token(request)
+        finally:  # a state is good for one attempt
+            await self._client.framework.clear_state_data(request.session, state)
+        claims: dict[str, Any] = dict(token.get("userinfo") or {})
+        if "sub" not in claims:
+            raise SignInError(403, f"{self.host} sent no ID token.")
+        wanted = {"email", *((self.claim,) if self._needs_claim else ())}
+        if not wanted <= claims.keys() and "userinfo_endpoint" in metadata:
+            more = await self._client.userinfo(token=token)
+            if more.get("sub") == claims["sub"]:
+                claims = {**more, **claims}
+        return claims
+
+    async def _metadata(self) -> Mapping[str, Any]:
+        """Return the metadata of the provider, which is loaded once."""
+        metadata: dict[str, Any] = await self._client.load_server_metadata()
+        if str(metadata.get("issuer", "")).rstrip("/") != self._settings.issuer.rstrip("/"):
+            raise SignInError(
+                503,
+                f"The provider calls itself {metadata.get('issuer')}, but --oidc-issuer is "
+                f"{self._settings.issuer}.",
+            )
+        # Signatures with a public key only: not `none`, and not with the client's secret.
+        key = "id_token_signing_alg_values_supported"
+        metadata[key] = [each for each in metadata.get(key, ()) if each.startswith(_SIGNATURES)]
+        return metadata
+
+    @property
+    def _needs_claim(self) -> bool:
+        return bool(self._settings.operators or self._settings.readers)
+
+    def _role(self, user: str, claims: Mapping[str, Any]) -> Role:
+        if not self._needs_claim:
+            return Role.READER
+        value = claims.get(self.claim)
+        if value is None:
+            raise SignInError(
+                403,
+                f"{self.host} sent no claim {self.claim} for {user}: add it to the tokens of this "
+                "client, request its scope with --oidc-scope, or name another claim with "
+                "--oidc-claim.",
+            )
+        values = set(map(str, value)) if isinstance(value, list) else {str(value)}
+        if values & self._settings.operators:
+            return Role.OPERATOR
+        if not self._settings.readers or values & self._settings.readers:
+            return Role.READER
+        raise SignInError(
+            403,
+            f"{user} may not use this console: the claim {self.claim} has no value that --reader "
+            "or --operator names.",
+        )
+
+
+def _user(claims: Mapping[str, Any]) -> str:
+    """Return the name of a user: the email address, unless the provider did not verify it."""
+    email = claims.get("email")
+    is_verified = claims.get("email_verified", True) in (True, "true")
+    return str(email if email and is_verified else claims["sub"])[:_MAX_TEXT]
+
+
+def _is_local(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
