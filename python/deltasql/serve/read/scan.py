@@ -94,29 +94,29 @@ def _row_count(listed: pa.Table) -> int | None:
     return None if counts.null_count else pc.sum(counts).as_py() or 0
 
 
-def _files(live: LiveFiles, partitions: Sequence[int]) -> list[list[Any]]:
-    """Return each file as a list: its URL, size, modification time, partition and deleted rows.
+def _files(live: LiveFiles, partitions: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return each file as a tuple: its URL, size, modification time, partition and deleted rows.
 
-    A query of all files of a large table waits for this list, so it is made of columns.
+    A query of all files of a large table waits for this list, so it is made of columns. The garbage
+    collector stops tracking tuples of atomic values, and would visit lists again and again.
     """
-    paths, sizes, times = (
-        live.listed[name].to_pylist() for name in ("path", "size", "modification_time")
-    )
+    listed = live.listed
+    paths, sizes = listed["path"].to_pylist(), listed["size"].to_pylist()
+    times = pc.fill_null(listed["modification_time"], 0).to_pylist()
     urls = data_urls(live.location, paths)
-    found = [
-        [url, size, time or 0, partition]
-        for url, size, time, partition in zip(urls, sizes, times, partitions, strict=True)
-    ]
+    found: list[tuple[Any, ...]] = list(zip(urls, sizes, times, partitions, strict=True))
     if live.have_deletions:
-        by_path = dict(zip(paths, found, strict=True))
-        for file, rows in live.deleted_rows(live.files):
-            by_path[file.path].append(encoded_rows(rows))
+        deleted = {file.path: encoded_rows(rows) for file, rows in live.deleted_rows(live.files)}
+        found = [
+            (*file, deleted[path]) if path in deleted else file
+            for path, file in zip(paths, found, strict=True)
+        ]
     return found
 
 
 def _by_schema(
-    live: LiveFiles, files: Sequence[list[Any]]
-) -> list[tuple[StructType, Sequence[list[Any]]]]:
+    live: LiveFiles, files: Sequence[tuple[Any, ...]]
+) -> list[tuple[StructType, Sequence[tuple[Any, ...]]]]:
     """Group files by the names of their columns, which differ only if columns are mapped by id."""
     if live.column_mapping_mode != "id":
         return [(live.schema, files)]
