@@ -66,13 +66,10 @@ QUIET = ("overview",)
 
 def main(names: list[str]) -> None:
     """Take the screenshots of the named pages, or of all."""
-    chromium = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    if chromium is None:
-        sys.exit("Chromium is needed for pictures: install the package chromium")
     IMAGES.mkdir(exist_ok=True)
     wanted = [name for name in PAGES if not names or name in names]
     with place() as folder, shop(folder) as catalog, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         # The overview shows a healthy catalog in a read-only console.
         with serving(catalog) as served:
             take_all(browser, served.address, [name for name in wanted if name in QUIET])
@@ -84,19 +81,27 @@ def main(names: list[str]) -> None:
         browser.close()
 
 
+def chromium() -> str:
+    """Return the path of Chromium."""
+    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if found is None:
+        sys.exit("Chromium is needed for pictures: install the package chromium")
+    return found
+
+
 def take_all(browser: Browser, address: str, names: list[str], token: str = "") -> None:
     """Take screenshots of pages in the light and in the dark colour scheme."""
     for scheme in ("light", "dark") if names else ():
-        page = visit(browser, address, scheme, token)
+        page = visit(browser, address, scheme, token, (WIDTH, HEIGHT))
         for name in names:
             take(page, address, name, IMAGES / f"console-{name}-{scheme}.png")
         page.close()
 
 
-def visit(browser: Browser, address: str, scheme: str, token: str) -> Page:
+def visit(browser: Browser, address: str, scheme: str, token: str, size: tuple[int, int]) -> Page:
     """Open the console, and sign in if a token is given."""
     page = browser.new_page(
-        viewport={"width": WIDTH, "height": HEIGHT},
+        viewport={"width": size[0], "height": size[1]},
         color_scheme=scheme,  # type: ignore[arg-type]
     )
     if token:
@@ -116,9 +121,13 @@ def take(page: Page, address: str, name: str, path: Path) -> None:
         page.wait_for_selector("#result")
         page.evaluate("document.activeElement.blur()")
     page.mouse.move(0, 0)
+    save(page, path)
+
+
+def save(page: Page, path: Path, colours: int = 256) -> None:
+    """Save what the page shows; a palette reduces the file to a third."""
     page.screenshot(path=path)
-    # A palette of 256 colours is enough, and reduces the file to a third.
-    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+    Image.open(path).convert("RGB").quantize(colours, dither=Image.Dither.NONE).save(
         path, optimize=True
     )
     print(f"{path.name}: {path.stat().st_size // 1024} KB")

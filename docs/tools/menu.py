@@ -79,7 +79,8 @@ MENU: dict[str, tuple[Any, ...]] = {
     "Reliability": ("reliability/index", "reliability/"),
     "Benchmarks": ("benchmarks/README", "benchmarks/results", "benchmarks/"),
     "Internals": (
-        *("internals/architecture", "internals/", f"{OUTSIDE}/CONTRIBUTING"),
+        *("internals/architecture", "internals/", "internals/screens/README"),
+        f"{OUTSIDE}/CONTRIBUTING",
         f"{OUTSIDE}/CHANGELOG",
         ("Decisions", ("internals/decisions/README", "internals/decisions/")),
     ),

@@ -127,6 +127,20 @@ def test_wide_record_has_one_line_per_key(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "name  sales\nsize  18 KiB\n"
 
 
+def test_sizes_have_units_only_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"bytesRemoved": 2295, "live_bytes": 780, "rows": 2295}
+    for format_ in ("table", "markdown"):
+        Output(format_).rows([row], [*row])
+        found = capsys.readouterr().out
+        assert "2.2 KiB" in found
+        assert "780 B" in found
+        assert "2295" in found
+    Output("csv").rows([row], [*row])
+    assert capsys.readouterr().out.splitlines()[1] == "2295,780,2295"
+    Output("table", exact=True).rows([row], [*row])
+    assert "KiB" not in capsys.readouterr().out
+
+
 def test_wide_characters_are_aligned() -> None:
     rows = [["ペン", "1"], ["ink", "2"]]
     found = as_columns(["name", "n"], rows, right=[False, True], width=80)

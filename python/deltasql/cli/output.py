@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from deltasql.cli.text_table import as_columns, one_below_the_other
-from deltasql.model.counts import age, many
+from deltasql.model.counts import age, many, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ T = TypeVar("T")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]')
+_SIZE = re.compile("bytes|^targetSize$", re.IGNORECASE)  # the names of numbers of bytes
 _PAGE = 1000
 _RESULT_ROWS = 1000  # the formats table and markdown print this many rows without --limit
 
@@ -71,6 +72,8 @@ class Output:
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows with these columns; JSON and YAML contain all fields."""
+        if self.is_for_people and not self.exact:
+            rows = [*map(_with_sizes, rows)]
         if self.format == "json":
             echo(json.dumps([*map(dict, rows)], indent=2, default=_text))
         elif self.format == "ndjson":
@@ -97,6 +100,8 @@ class Output:
         if self.format == "yaml":
             echo(_yaml(dict(record)), nl=False)
             return
+        if self.is_for_people:
+            record = _with_sizes(record)
         rows = [{"key": key, "value": value} for key, value in record.items()]
         if self.wide and self.format == "table":
             drawing = one_below_the_other(record.keys(), [map(self._shown, record.values())])
@@ -278,6 +283,18 @@ def _yaml(value: object) -> str:
         ) from error
     plain = json.loads(json.dumps(value, default=_text))
     return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+
+
+def _with_sizes(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write numbers of bytes in a suitable unit.
+
+    >>> _with_sizes({"bytesRemoved": 2295, "rows": 2295})
+    {'bytesRemoved': '2.2 KiB', 'rows': 2295}
+    """
+    return {
+        key: size_text(value) if isinstance(value, int) and _SIZE.search(key) else value
+        for key, value in row.items()
+    }
 
 
 def _has_numbers(values: Sequence[object]) -> bool:

@@ -145,11 +145,7 @@ def diff(context: Context, table: str, first: int, last: int, rows: bool, limit:
         return
     if context.format == "table":
         message(_summary(found))
-    lines = [*_lines(found)]
-    if context.output.is_for_people:
-        for line in lines:
-            line |= {"bytes": size_text(line["bytes"])} if "bytes" in line else {}
-    context.output.rows(lines, DIFFERENCES)
+    context.output.rows([*_lines(found)], DIFFERENCES)
 
 
 def _summary(found: VersionDiff) -> str:

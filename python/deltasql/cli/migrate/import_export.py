@@ -86,7 +86,7 @@ def import_table(
     Example:
       $ deltasql import /data/lake/sales deltasql://sqlite/meta.db
       sales: imported
-        versions 0 to 0, 1 file of 486 bytes, from /data/lake/sales
+        versions 0 to 0, 1 file of 486 B, from /data/lake/sales
         1 commit with 1 file in 0.1 s
         verified: 1 commit, and the state at version 0
     """

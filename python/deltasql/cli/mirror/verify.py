@@ -58,8 +58,8 @@ def verify(
       $ deltasql verify sales --all-versions --data counts
       sales: ok (version 1 in SQL, 1 in the log; 2 commits, 2 states,…
         1 commit written by another program, with the same content as in SQL
-      sales: data at version 0: 1 file of 486 bytes, 1 row: ok
-      sales: data at version 1: 2 files of 780 bytes, 2 rows: ok
+      sales: data at version 0: 1 file of 486 B, 1 row: ok
+      sales: data at version 1: 2 files of 780 B, 2 rows: ok
     """
     if all_versions and sample is not None:
         raise click.UsageError("--all-versions and --sample cannot be used together.")

@@ -8,7 +8,6 @@ import click
 
 from deltasql.cli.options import limit_option
 from deltasql.cli.output import first_of
-from deltasql.model.counts import size_text
 
 if TYPE_CHECKING:
     from deltasql.api.inspect.files import FileEntry
@@ -70,7 +69,6 @@ def files(
 def _readable(file: FileEntry) -> dict[str, Any]:
     partition = [f"{name}={value}" for name, value in file.partition.items()]
     return {
-        "bytes": size_text(file.bytes),
         "partition": partition,
         "modified_at": file.modified_at,
     }

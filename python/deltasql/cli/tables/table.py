@@ -22,7 +22,6 @@ from deltasql.cli.options import (
 from deltasql.cli.output import confirm, message
 from deltasql.cli.progress import progress
 from deltasql.cli.tables.columns import schema_of
-from deltasql.model.counts import size_text
 
 if TYPE_CHECKING:
     from deltasql.cli.context import Context
@@ -178,7 +177,6 @@ def show(context: Context, table: str) -> None:
             f"{each.name} {each.type}{'' if each.nullable else ' not null'}" for each in columns
         ]
     if context.output.is_for_people:
-        found["size"] = size_text(found.pop("size_bytes"))
         for key in ("properties", "protocol"):
             found[key] = [f"{name}={_value_text(value)}" for name, value in found[key].items()]
     context.output.record(found)
@@ -222,7 +220,7 @@ def clone(
     Example:
       $ deltasql table clone sales sales_backup
       sales_backup: deep clone of sales at version 1
-        copied 2 files of 780 bytes
+        copied 2 files of 780 B
         the table is at /meta_data/default/sales_backup
     """
     to = None if at is None else version_or_timestamp(at)
