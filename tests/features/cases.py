@@ -58,10 +58,7 @@ SUPPORTED: dict[str, Feature] = {
         "delta.enableMaterializePartitionColumnsFeature",
         "Partitioned tables only with the embedded engine.",
     ),
-    "rowTracking": enabled(
-        "delta.enableRowTracking",
-        "UPDATE, DELETE and MERGE not through the Spark catalog.",
-    ),
+    "rowTracking": enabled("delta.enableRowTracking"),
     "timestampNtz": Feature(columns=f"{PLAIN}, at TIMESTAMP_NTZ"),
     "typeWidening": enabled("delta.enableTypeWidening"),
     "typeWidening-preview": Feature("'delta.feature.typeWidening-preview' = 'supported'"),

@@ -402,6 +402,24 @@ def test_constraints_are_refused_unless_the_client_checks_them(
     assert rules["settings"]["spark.sql.session.timeZone"] == "UTC"
 
 
+def test_client_that_does_not_keep_row_ids_cannot_change_rows(
+    client: Client, lake: Catalog
+) -> None:
+    lake.sql("CREATE TABLE n TBLPROPERTIES ('delta.enableRowTracking' = 'true') AS SELECT 1 AS id")
+    lake.sql("INSERT INTO n VALUES (2)")
+    with pytest.raises(ServiceError, match="does not keep the ids of rows"):
+        client.begin("n", command="UPDATE")
+    begun = client.begin("n", command="UPDATE", keeps_row_ids=True)
+    columns = [each["name"] for each in json.loads(begun["row_columns"])["fields"]]
+    table = client.call("table", namespace="default", name="n")
+    asked = {"namespace": "default", "name": "n", "id": table["id"], "version": table["version"]}
+    head, files, _ = client.lines("scan", **asked, filters=[], row_ids=True)
+    assert head["row_columns"] == columns
+    assert sorted(file[4:] for file in files["files"]) == [[None, 0, 0], [None, 1, 1]]
+    _, plain, _ = client.lines("scan", **asked, filters=[])
+    assert {len(file) for file in plain["files"]} == {4}
+
+
 def test_numbers_of_identity_columns_are_reserved_for_a_write(
     client: Client, lake: Catalog
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltasql.engine.spark.schema import reject_nanoseconds
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.clustering import column_names
+from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.identity import START
 from deltasql.model.schema.schema import (
@@ -79,6 +80,7 @@ def _described(
         "schema": shown_schema(schema).to_json(),
         "partition_columns": list(metadata.partition_columns),
         "clustering_columns": clustering,
+        "has_row_ids": bool(materialized_columns(metadata.configuration)),
         "properties": dict(metadata.configuration),
         "comment": metadata.description,
     }

@@ -99,9 +99,9 @@ def reject_row_tracking(stage: TableStage) -> None:
     """Raise if rows have ids, which a program that writes rows again does not preserve."""
     if stage.row_columns:
         raise UnsupportedFeatureError(
-            f"{stage.name} has row tracking, and the Spark catalog does not keep the ids of rows",
+            f"{stage.name} has row tracking, and this client does not keep the ids of rows",
             features=(FEATURE,),
-            help="Run the same statement with deltasql.spark.sql, or in a transaction.",
+            help="Use the jar of this release, or run the statement with deltasql.spark.sql.",
         )
 
 

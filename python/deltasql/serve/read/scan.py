@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
+from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.schema.schema import StructType
 from deltasql.serve.names import snapshot_of, stage_of
 from deltasql.serve.read.filters import skipping_condition
@@ -33,21 +34,25 @@ def planned(
 ) -> Iterator[dict[str, Any]]:
     """Yield the schemas and partitions of the files that can match the filters, then the files.
 
-    With `limit`, yield only as many files as have this number of rows. The last object says how
-    many files there are.
+    With `limit`, yield only as many files as have this number of rows. With `row_ids`, the files
+    of a table with row tracking have the id and the commit version of their first row. The last
+    object says how many files there are.
     """
+    row_ids = bool(body.get("row_ids"))
     condition = skipping_condition(body.get("filters", ()))
     if body.get("read_in") is not None:
         with transactions.reading(body) as tx:
             assert tx is not None
-            return _response(_files_in(stage_of(tx, body), condition))
+            return _response(_files_in(stage_of(tx, body), condition), row_ids)
     snapshot = snapshot_of(catalog, body)
-    listed = snapshot.scan(condition).to_read
+    has_ids = row_ids and bool(materialized_columns(snapshot.metadata.configuration))
+    scan = snapshot.scan(condition)
+    listed = scan.arrow if has_ids else scan.to_read
     if body.get("limit") is not None:
         listed = _first_files(listed, int(body["limit"]))
     location = snapshot.table.location
     live = LiveFiles(location, snapshot.metadata, listed, catalog.config.storage)
-    return _response(live)
+    return _response(live, row_ids)
 
 
 def _first_files(listed: pa.Table, rows: int) -> pa.Table:
@@ -69,10 +74,12 @@ def _files_in(stage: TableStage, condition: str | None) -> LiveFiles:
     return stage.live(files)
 
 
-def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
+def _response(live: LiveFiles, row_ids: bool) -> Iterator[dict[str, Any]]:
     listed = live.listed
     partitions = live.partitions.dictionary_encode()
     files = _files(live, partitions.indices.to_pylist())
+    if row_ids and live.row_columns:
+        files = _with_first_ids(live, files)
     groups = _by_schema(live, files)
     yield {
         "schemas": [stored_schema(schema, live).to_json() for schema, _ in groups],
@@ -81,6 +88,7 @@ def _response(live: LiveFiles) -> Iterator[dict[str, Any]]:
         "rows": _row_count(listed),
         "has_deleted_rows": live.have_deletions,
         "has_column_mapping": live.column_mapping_mode is not None,
+        "row_columns": [each.name for each in live.row_columns],
     }
     for number, (_, alike) in enumerate(groups):
         for start in range(0, len(alike), FILES_PER_LINE):
@@ -112,6 +120,16 @@ def _files(live: LiveFiles, partitions: Sequence[int]) -> list[tuple[Any, ...]]:
             for path, file in zip(paths, found, strict=True)
         ]
     return found
+
+
+def _with_first_ids(live: LiveFiles, files: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Add the id of the first row and the commit version to each file, after its deleted rows."""
+    row_ids = live.listed["base_row_id"].to_pylist()
+    versions = live.listed["default_row_commit_version"].to_pylist()
+    return [
+        (*file, *[None] * (5 - len(file)), row_id, version)
+        for file, row_id, version in zip(files, row_ids, versions, strict=True)
+    ]
 
 
 def _by_schema(

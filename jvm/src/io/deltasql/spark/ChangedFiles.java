@@ -169,7 +169,7 @@ final class ChangedFiles {
                 new Configuration(session.sessionState().newHadoopConf()));
             int[] order = Arrays.stream(columns.fieldNames()).mapToInt(returned::fieldIndex).toArray();
             return new FileReaders(
-                List.of(reader), isColumnar, hasDeleted ? data.length() : -1, columns, order);
+                List.of(reader), isColumnar, hasDeleted ? data.length() : -1, columns, order, null);
         }
     }
 }

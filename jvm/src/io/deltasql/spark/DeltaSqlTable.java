@@ -50,7 +50,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         this.version = described.path("version").asLong();
         this.schema = (StructType) DataType.fromJson(described.get("schema").asText());
         this.partitionColumns = Service.texts(described.get("partition_columns"));
-        this.metadata = MetadataColumns.of(schema);
+        this.metadata = MetadataColumns.of(schema, described.path("has_row_ids").asBoolean());
     }
 
     @Override
@@ -126,7 +126,7 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
 
     @Override
     public MetadataColumn[] metadataColumns() {
-        return new MetadataColumn[] {metadata.file, metadata.position};
+        return metadata.all();
     }
 
     @Override

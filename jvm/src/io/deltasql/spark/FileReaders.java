@@ -30,19 +30,22 @@ final class FileReaders implements PartitionReaderFactory {
     private final StructType columns;
     private final int[] order;
     private final boolean isInOrder;
+    private final RowIds ids;
 
     /**
      * `readers` has one reader per schema. `rowIndex` is the position of the column of row
-     * positions, or -1. `order` has the position of each column in the rows of a reader.
+     * positions, or -1. `order` has the position of each column in the rows of a reader, to which
+     * `ids` add a last column, unless they are null.
      */
     FileReaders(
             List<Function1<PartitionedFile, Iterator<InternalRow>>> readers, boolean isColumnar,
-            int rowIndex, StructType columns, int[] order) {
+            int rowIndex, StructType columns, int[] order, RowIds ids) {
         this.readers = readers;
         this.isColumnar = isColumnar;
         this.rowIndex = rowIndex;
         this.columns = columns;
         this.order = order;
+        this.ids = ids;
         this.isInOrder =
             rowIndex < 0 && Arrays.equals(order, IntStream.range(0, order.length).toArray());
     }
@@ -69,6 +72,7 @@ final class FileReaders implements PartitionReaderFactory {
         private int next;
         private Iterator<?> rows;
         private long[] deleted;
+        private RowIds.OfFile idsOfFile;
         private Object current;
 
         Reader(FilePartition partition) {
@@ -102,6 +106,7 @@ final class FileReaders implements PartitionReaderFactory {
         private void open(PartitionedFile file) {
             InputFileBlockHolder.set(file.urlEncodedPath(), file.start(), file.length());
             deleted = deleted(file);
+            idsOfFile = ids == null ? null : ids.of(file);
             var own = file.otherConstantMetadataColumnValues();
             rows = readers.get((Integer) own.apply(TableScan.SCHEMA)).apply(file);
         }
@@ -117,7 +122,8 @@ final class FileReaders implements PartitionReaderFactory {
                     Arrays.stream(order).mapToObj(batch::column).toArray(ColumnVector[]::new);
                 return (T) new ColumnarBatch(vectors, batch.numRows());
             }
-            ordered.project((InternalRow) current);
+            InternalRow row = (InternalRow) current;
+            ordered.project(idsOfFile == null ? row : idsOfFile.added(row));
             return (T) ordered;
         }
 

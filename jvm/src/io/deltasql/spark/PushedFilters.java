@@ -26,18 +26,23 @@ import scala.runtime.AbstractPartialFunction;
  */
 final class PushedFilters {
     static final PushedFilters NONE =
-        new PushedFilters(Seq$.MODULE$.<Expression>empty(), new StructType());
+        new PushedFilters(
+        Seq$.MODULE$.<Expression>empty(), new StructType(), new StructType());
 
     /** All filters that Spark can translate for data sources. */
     final Filter[] translated;
     private final List<Expression> exact = new ArrayList<>();
     private final List<Expression> others = new ArrayList<>();
 
-    PushedFilters(Seq<Expression> given, StructType partitionColumns) {
+    /** `columns` are all columns of the table; metadata columns are not among them. */
+    PushedFilters(Seq<Expression> given, StructType columns, StructType partitionColumns) {
+        List<String> names = Arrays.asList(columns.fieldNames());
         List<Filter> found = new ArrayList<>();
         for (Expression each : CollectionConverters.asJava(given)) {
             var filter = DataSourceStrategy$.MODULE$.translateFilter(each, true);
-            if (filter.isDefined()) {
+            boolean isOfTable = CollectionConverters.asJava(each.references().toSeq()).stream()
+                .allMatch(column -> names.contains(column.name()));
+            if (filter.isDefined() && isOfTable) {
                 found.add(filter.get());
             }
             Expression bound = bound(each, partitionColumns);

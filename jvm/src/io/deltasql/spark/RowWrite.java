@@ -113,13 +113,19 @@ final class RowWrite
         body.put("command", operation.command().toString());
         body.put("checks_rules", true);
         body.put("reserves_numbers", true);
+        body.put("keeps_row_ids", true);
         JsonNode begun = table.catalog.service().call("write_begin", body);
         txnId = begun.get("txn_id").asText();
         checks = RowChecks.of(begun, table.schema(), false);
         numbers = RowNumbers.of(table.catalog.service(), begun, table.schema());
         StructType stored = schema(begun.get("stored_schema"));
+        boolean marks = begun.path("marks_rows").asBoolean(false);
+        boolean deletes = operation.command() == RowLevelOperation.Command.DELETE;
+        StructType rowColumns = schema(begun.get("row_columns"));
         FileWriterFactory files = TableWrite.writers(
-            table, begun, begun.get("folder").asText(), table.schema(), stored, null, null);
+            table, begun, begun.get("folder").asText(),
+            TableScan.joined(table.schema(), rowColumns), TableScan.joined(stored, rowColumns),
+            null, null);
         FileWriterFactory changes = null;
         if (begun.hasNonNull("change_data")) {
             JsonNode given = begun.get("change_data");
@@ -138,7 +144,7 @@ final class RowWrite
         }
         return new RowWriterFactory(
             table.schema(), table.partitionColumns(), files, changes, checks, numbers,
-            begun.path("marks_rows").asBoolean(false), readers, broadcast(old));
+            marks, table.metadata.hasRowIds(), deletes, readers, broadcast(old));
     }
 
     private static StructType schema(JsonNode json) {

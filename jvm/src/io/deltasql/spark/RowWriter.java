@@ -27,16 +27,19 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     private static final InternalRow INSERT = kind("insert");
     private static final InternalRow BEFORE = kind("update_preimage");
     private static final InternalRow AFTER = kind("update_postimage");
+    private static final InternalRow NO_IDS = new GenericInternalRow(2);
 
     private final OpenWriters files;
     private final OpenWriters changes;
     private final ChangeChecks checks;
     private final RowNumbers.Task numbering;
     private final boolean marks;
+    private final boolean keepsIds;
     private final Function<String, OldFile> open;
     private final List<String> replaced = new ArrayList<>();
     private final Map<String, byte[]> marked = new HashMap<>();
     private final JoinedRow joined = new JoinedRow();
+    private final JoinedRow withIds = new JoinedRow();
     private final long started = System.nanoTime();
     private UTF8String url;
     private OldFile file;
@@ -50,16 +53,17 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     /**
      * `changes` is null if the table has no change data feed, `checks` if it has no rules, `numbers`
      * if it has no identity columns. If `marks`, rows are marked as deleted, and files are not written
-     * again.
+     * again. If `keepsIds`, files get the ids of the rows as their last two columns.
      */
     RowWriter(
             OpenWriters files, OpenWriters changes, ChangeChecks checks, RowNumbers numbers,
-            boolean marks, Function<String, OldFile> open) {
+            boolean marks, boolean keepsIds, Function<String, OldFile> open) {
         this.files = files;
         this.changes = changes;
         this.checks = checks;
         this.numbering = numbers == null ? null : numbers.start(this::insertNow);
         this.marks = marks;
+        this.keepsIds = keepsIds;
         this.open = open;
     }
 
@@ -93,7 +97,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
                 change(file.row(), BEFORE);
                 change(row, AFTER);
             }
-            files.write(row);
+            writeWithIds(row, keepsIds ? new GenericInternalRow(new Object[] {id(file), null}) : null);
         }
         updated++;
         leaveRow();
@@ -114,8 +118,18 @@ final class RowWriter implements DeltaWriter<InternalRow> {
             if (changes != null) {
                 change(row, INSERT);
             }
-            files.write(row);
+            writeWithIds(row, NO_IDS);
         }
+    }
+
+    /** Write a row with its id and its commit version; the commit gives both to a row without. */
+    private void writeWithIds(InternalRow row, InternalRow ids) throws IOException {
+        files.write(keepsIds ? withIds.apply(row, ids) : row);
+    }
+
+    private static Object id(OldFile file) {
+        InternalRow ids = file.ids();
+        return ids.isNullAt(0) ? null : ids.getLong(0);
     }
 
     private void change(InternalRow row, InternalRow kind) throws IOException {
@@ -144,7 +158,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         if (marks) {
             vector = new RowVector();
         }
-        if (marks && changes == null && checks == null && numbering == null) {
+        if (marks && changes == null && checks == null && numbering == null && !keepsIds) {
             return; // the old rows are not needed
         }
         file = open.apply(url.toString());
@@ -161,7 +175,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
 
     private void copy() throws IOException {
         if (!marks) {
-            files.write(file.row());
+            writeWithIds(file.row(), keepsIds ? file.ids() : null);
             copied++;
         }
         hasRow = file.next();

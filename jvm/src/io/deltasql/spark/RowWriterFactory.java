@@ -19,17 +19,21 @@ final class RowWriterFactory implements DeltaWriterFactory {
     private final RowChecks checks;
     private final RowNumbers numbers;
     private final boolean marks;
+    private final boolean hasRowIds;
+    private final boolean keepsIds;
     private final FileReaders readers;
     private final Broadcast<Map<String, PartitionedFile>> old;
 
     /**
-     * `changes` writes change data, or is null; `checks` and `numbers` may be null. If `marks`, rows are marked
-     * as deleted, and files are not written again. `old` has the files that Spark has read.
+     * `changes` writes change data, or is null; `checks` and `numbers` may be null. If `marks`, rows
+     * are marked as deleted, and files are not written again. `old` has the files that Spark has
+     * read; if `hasRowIds`, their readers return the ids of rows. `deletes` says that no row is
+     * updated.
      */
     RowWriterFactory(
             StructType schema, List<String> partitionColumns, FileWriterFactory files,
             FileWriterFactory changes, RowChecks checks, RowNumbers numbers,
-            boolean marks, FileReaders readers, Broadcast<Map<String, PartitionedFile>> old) {
+            boolean marks, boolean hasRowIds, boolean deletes, FileReaders readers, Broadcast<Map<String, PartitionedFile>> old) {
         this.schema = schema;
         this.partitionColumns = new ArrayList<>(partitionColumns);
         this.files = files;
@@ -37,6 +41,8 @@ final class RowWriterFactory implements DeltaWriterFactory {
         this.checks = checks;
         this.numbers = numbers;
         this.marks = marks;
+        this.hasRowIds = hasRowIds;
+        this.keepsIds = hasRowIds && !(marks && deletes);
         this.readers = readers;
         this.old = old;
     }
@@ -51,6 +57,7 @@ final class RowWriterFactory implements DeltaWriterFactory {
             checks == null ? null : new ChangeChecks(checks, schema, partitionId),
             numbers,
             marks,
-            url -> new OldFile(readers, old.value().get(url)));
+            keepsIds,
+            url -> new OldFile(readers, old.value().get(url), schema, hasRowIds));
     }
 }

@@ -50,9 +50,14 @@ import scala.jdk.javaapi.CollectionConverters;
 /** The files of one version of a table that can match the filters, read by Spark's Parquet reader. */
 class TableScan
         implements Scan, Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering, TableRead {
-    /** Keys of a PartitionedFile's own values: the number of its schema, and its deleted rows. */
+    /**
+     * Keys of a PartitionedFile's own values: the number of its schema, its deleted rows, and the id
+     * and the commit version of its first row.
+     */
     static final String SCHEMA = "deltasql.schema";
     static final String DELETED = "deltasql.deleted";
+    static final String FIRST_ID = "deltasql.first_id";
+    static final String FIRST_VERSION = "deltasql.first_version";
 
     /** The column that Spark's Parquet reader fills with the position of each row in its file. */
     static final StructField ROW_INDEX = new StructField(
@@ -83,24 +88,28 @@ class TableScan
     private final StructType partitions;
     private final boolean hasFile;
     private final boolean hasPosition;
+    private final boolean hasIds;
     private List<JsonNode> plan;
     private Set<String> matching;
 
     /** `limit` is the number of rows that the query needs, or null. */
     TableScan(DeltaSqlTable table, StructType columns, PushedFilters filters, Integer limit) {
         this.table = table;
-        this.columns = columns;
+        this.columns = withWholeIds(table, columns);
         this.filters = filters;
         this.limit = limit;
         StructType data = new StructType();
         StructType partitions = new StructType();
         boolean hasFile = false;
         boolean hasPosition = false;
+        boolean hasIds = false;
         for (StructField field : columns.fields()) {
             if (field.name().equals(table.metadata.file.name())) {
                 hasFile = true;
             } else if (field.name().equals(table.metadata.position.name())) {
                 hasPosition = true;
+            } else if (table.metadata.isRowIds(field)) {
+                hasIds = true;
             } else if (table.partitionColumns().contains(field.name())) {
                 partitions = partitions.add(field);
             } else {
@@ -111,6 +120,14 @@ class TableScan
         this.partitions = partitions;
         this.hasFile = hasFile;
         this.hasPosition = hasPosition;
+        this.hasIds = hasIds;
+    }
+
+    /** Return the columns with both fields of the struct of row ids, which Spark may have pruned. */
+    private static StructType withWholeIds(DeltaSqlTable table, StructType columns) {
+        return new StructType(Arrays.stream(columns.fields())
+            .map(each -> table.metadata.isRowIds(each) ? table.metadata.rowIds() : each)
+            .toArray(StructField[]::new));
     }
 
     /** Set the options of the read. */
@@ -119,9 +136,14 @@ class TableScan
         return this;
     }
 
-    /** Return a scan of all columns of the same files, which skips no row groups. */
+    /**
+     * Return a scan of all columns of the same files, which skips no row groups. If rows have ids,
+     * they are the last column.
+     */
     TableScan ofAllColumns() {
-        TableScan found = new TableScan(table, table.schema(), PushedFilters.NONE, null);
+        StructType all = table.metadata.hasRowIds()
+            ? table.schema().add(table.metadata.rowIds()) : table.schema();
+        TableScan found = new TableScan(table, all, PushedFilters.NONE, null);
         found.plan = plan();
         return found;
     }
@@ -226,6 +248,7 @@ class TableScan
     private List<JsonNode> listed(List<Map<String, Object>> wanted) {
         Map<String, Object> body = table.request();
         body.put("filters", wanted);
+        body.put("row_ids", table.metadata.hasRowIds());
         if (limit != null) {
             body.put("limit", limit);
         }
@@ -263,12 +286,7 @@ class TableScan
                 if (isSkipped || !isMatching[file.get(3).asInt()]) {
                     continue;
                 }
-                var own = shared;
-                if (file.has(4)) {
-                    own = scalaMap(Map.of(
-                        SCHEMA, line.get("schema").asInt(),
-                        DELETED, Base64.getDecoder().decode(file.get(4).asText())));
-                }
+                var own = file.has(4) ? scalaMap(ownValues(line, file)) : shared;
                 SparkPath path = SparkPath.fromUrlString(hadoopUrl(url, keepsS3));
                 long size = file.get(1).asLong();
                 InternalRow constants = values[file.get(3).asInt()];
@@ -276,6 +294,19 @@ class TableScan
                     hasFile ? with(constants, url) : constants, path, 0, size,
                     new String[0], file.get(2).asLong(), size, own));
             }
+        }
+        return found;
+    }
+
+    private static Map<String, Object> ownValues(JsonNode line, JsonNode file) {
+        Map<String, Object> found = new HashMap<>();
+        found.put(SCHEMA, line.get("schema").asInt());
+        if (file.hasNonNull(4)) {
+            found.put(DELETED, Base64.getDecoder().decode(file.get(4).asText()));
+        }
+        if (file.hasNonNull(5)) { // a file that the transaction has added has no ids yet
+            found.put(FIRST_ID, file.get(5).asLong());
+            found.put(FIRST_VERSION, file.get(6).asLong());
         }
         return found;
     }
@@ -323,13 +354,21 @@ class TableScan
         boolean isMapped = plan().get(0).get("has_column_mapping").asBoolean();
         SparkSession session = session();
         ParquetFileFormat format = new ParquetFileFormat();
-        boolean hasIndex = hasDeleted || hasPosition;
-        StructType read = hasIndex ? data.add(ROW_INDEX) : data;
+        boolean hasIndex = hasDeleted || hasPosition || hasIds;
+        StructType extra = hasIndex ? new StructType().add(ROW_INDEX) : new StructType();
+        StructType rowColumns = new StructType();
+        for (String name : Service.texts(plan().get(0).get("row_columns"))) {
+            rowColumns = rowColumns.add(name, DataTypes.LongType);
+        }
+        if (hasIds) {
+            extra = joined(extra, rowColumns);
+        }
+        StructType read = joined(data, extra);
         StructType constants = hasFile ? partitions.add(FILE) : partitions;
         // Spark's reader returns the columns of the files first, then the constants of each file.
         StructType returned = joined(read, constants);
         boolean isColumnar =
-            mayBeColumnar && !hasDeleted && format.supportBatch(session, returned);
+            mayBeColumnar && !hasDeleted && !hasIds && format.supportBatch(session, returned);
         Map<String, String> options = new HashMap<>(OPTIONS);
         options.put("returning_batch", String.valueOf(isColumnar));
         Configuration conf = session.sessionState().newHadoopConf();
@@ -343,9 +382,9 @@ class TableScan
             StructType wanted = (StructType) renamed(data, stored, inFiles);
             readers.add(format.buildReaderWithPartitionValues(
                 session,
-                inFiles,
+                hasIds ? joined(inFiles, rowColumns) : inFiles,
                 constants,
-                hasIndex ? wanted.add(ROW_INDEX) : wanted,
+                joined(wanted, extra),
                 // Filters have logical names, so they cannot be used where names are mapped.
                 CollectionConverters.asScala(isMapped ? List.<Filter>of() : List.of(filters.translated)).toSeq(),
                 scalaMap(options),
@@ -354,8 +393,11 @@ class TableScan
         int[] order = Arrays.stream(columns.fieldNames()).mapToInt(name ->
             name.equals(table.metadata.file.name()) ? returned.length() - 1
                 : name.equals(table.metadata.position.name()) ? data.length()
+                : hasIds && name.equals(table.metadata.rowIds().name()) ? returned.length()
                 : returned.fieldIndex(name)).toArray();
-        return new FileReaders(readers, isColumnar, hasDeleted ? data.length() : -1, columns, order);
+        return new FileReaders(
+            readers, isColumnar, hasDeleted ? data.length() : -1, columns, order,
+            hasIds ? new RowIds(data.length()) : null);
     }
 
     /** Return columns of `from`, which a query may have pruned, with the names that `to` has. */

@@ -39,7 +39,7 @@ class TableScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns,
     /** Return the filters that Spark must evaluate again: all that are not about partitions. */
     @Override
     public Seq<Expression> pushFilters(Seq<Expression> given) {
-        filters = new PushedFilters(given, table.partitionSchema());
+        filters = new PushedFilters(given, table.schema(), table.partitionSchema());
         return filters.others();
     }
 

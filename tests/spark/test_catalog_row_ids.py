@@ -1,0 +1,169 @@
+"""Rows of a table with row tracking keep their ids in statements of the Spark catalog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltasql.spark.read import read
+from tests.migrate.spark_tables import forget
+from tests.selection import smoke
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from deltasql import Catalog
+
+Ids = dict[int, tuple[int | None, int | None]]
+IDS = "id, _metadata.row_id, _metadata.row_commit_version"
+CASES = {
+    "plain": ("", {}),
+    "partitions and change data": ("PARTITIONED BY (p)", {"delta.enableChangeDataFeed": "true"}),
+    "deletion vectors": ("", {"delta.enableDeletionVectors": "true"}),
+    "vectors, mapping, change data": (
+        "PARTITIONED BY (p)",
+        {
+            "delta.enableDeletionVectors": "true",
+            "delta.columnMapping.mode": "name",
+            "delta.enableChangeDataFeed": "true",
+        },
+    ),
+    "mapping by id": ("", {"delta.columnMapping.mode": "id"}),
+    "rules": ("", {"delta.constraints.c": "id < 1000"}),
+}
+STATEMENTS = (
+    "UPDATE {t} SET v = 'new' WHERE id % 3 = 0",
+    "DELETE FROM {t} WHERE id = 4",
+    "MERGE INTO {t} AS t USING (SELECT explode(array(5, 6, 70)) AS id) AS s ON t.id = s.id "
+    "WHEN MATCHED AND s.id = 5 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'merged' "
+    "WHEN NOT MATCHED THEN INSERT (id, p, v) VALUES (s.id, 'x', 'inserted') "
+    "WHEN NOT MATCHED BY SOURCE AND t.id = 7 THEN UPDATE SET p = 'moved'",
+    "INSERT INTO {t} VALUES (80, 'x', 'appended')",
+    "UPDATE {t} SET id = id + 100 WHERE id IN (1, 80)",
+    "DELETE FROM {t} WHERE v = 'merged'",
+)
+
+
+def properties(extra: dict[str, str]) -> str:
+    found = {"delta.enableRowTracking": "true", **extra}
+    return ", ".join(f"'{key}' = '{value}'" for key, value in found.items())
+
+
+def create(lake: Catalog, name: str, clause: str, extra: dict[str, str]) -> None:
+    extra = dict(extra)
+    check = extra.pop("delta.constraints.c", None)
+    lake.sql(
+        f"CREATE TABLE {name} (id INT, p STRING, v STRING) {clause} "
+        f"TBLPROPERTIES ({properties(extra)})"
+    )
+    if check:
+        lake.sql(f"ALTER TABLE {name} ADD CONSTRAINT c CHECK ({check})")
+    for start in (1, 6):
+        rows = ", ".join(f"({n}, 'p{n % 2}', 'v{n}')" for n in range(start, start + 5))
+        lake.sql(f"INSERT INTO {name} VALUES {rows}")
+
+
+def by_id(rows: list[Any]) -> Ids:
+    found = {row[0]: (row[1], row[2]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def ids(lake: Catalog, name: str) -> Ids:
+    with lake.begin() as tx:
+        found = tx.read(name, ["id"], row_ids=True).to_pylist()
+    return by_id([tuple(row.values()) for row in found])
+
+
+@pytest.mark.parametrize(
+    "case",
+    smoke(list(CASES), ["vectors, mapping, change data"], "row ids of more tables on Spark"),
+)
+def test_rows_keep_the_ids_that_all_engines_read(
+    spark: SparkSession, lake: Catalog, sql: Callable[[str], list[Any]], case: str
+) -> None:
+    for name in ("t", "o"):
+        create(lake, name, *CASES[case])
+    for statement in STATEMENTS:
+        before = ids(lake, "t")
+        sql(statement.format(t="lake.default.t"))
+        lake.sql(statement.format(t="o"))
+        through_catalog = by_id(sql(f"SELECT {IDS} FROM lake.default.t"))
+        assert through_catalog == ids(lake, "t"), statement
+        uri = lake.table("t").uri
+        frame: Any = read(spark, uri, columns=["id"], row_ids=True)
+        assert by_id([tuple(row) for row in frame.collect()]) == through_catalog, statement
+        forget(spark)
+        theirs = spark.sql(f"SELECT {IDS} FROM delta.`{lake.table('t').location}`")
+        assert by_id([tuple(row) for row in theirs.collect()]) == through_catalog, statement
+        # Rows of before keep their ids; new rows have ids that no row had.
+        old = {n: row_id for n, (row_id, _) in before.items()}
+        old |= {n + 100: old[n] for n in (1, 80) if n in old}
+        new = {row_id for n, (row_id, _) in through_catalog.items() if n not in old}
+        assert {n: found for n, (found, _) in through_catalog.items() if n in old} == {
+            n: old[n] for n in through_catalog if n in old
+        }
+        assert new.isdisjoint(old.values()), statement
+        # The last commits of the rows are the same as those of the embedded engine.
+        assert {n: version for n, (_, version) in through_catalog.items()} == {
+            n: version for n, (_, version) in ids(lake, "o").items()
+        }, statement
+    lake.sql("OPTIMIZE t")
+    assert by_id(sql(f"SELECT {IDS} FROM lake.default.t")) == through_catalog
+    assert lake.mirror.verify("t")[0].ok
+
+
+def test_ids_are_metadata_columns_that_can_be_filtered_and_pruned(
+    lake: Catalog, sql: Callable[[str], list[Any]]
+) -> None:
+    create(lake, "t", "PARTITIONED BY (p)", {"delta.enableDeletionVectors": "true"})
+    lake.sql("DELETE FROM t WHERE id = 2")
+    found = ids(lake, "t")
+    assert sql("SELECT _metadata.row_id FROM lake.default.t ORDER BY 1") == [
+        (row_id,) for row_id, _ in sorted(found.values())
+    ]
+    row_id, version = found[9]
+    where = f"_metadata.row_id = {row_id} AND _metadata.row_commit_version > {version - 1}"
+    assert sql(f"SELECT id, v FROM lake.default.t WHERE {where}") == [(9, "v9")]
+    assert sql("SELECT max(_metadata.row_id), count(*) FROM lake.default.t") == [(9, 9)]
+    [(url, place)] = sql("SELECT _file, _pos FROM lake.default.t WHERE id = 9")
+    where_file = f"_file = '{url}' AND _pos = {place}"
+    assert sql(f"SELECT id FROM lake.default.t WHERE {where_file}") == [(9,)]
+    places = sql("SELECT id, _pos, _metadata.row_id, _file FROM lake.default.t WHERE p = 'p1'")
+    assert {n: row_id for n, _, row_id, _ in places} == {
+        n: row_id for n, (row_id, _) in found.items() if n % 2
+    }
+    sql(f"UPDATE lake.default.t SET v = 'x' WHERE {where}")
+    assert ids(lake, "t")[9] == (row_id, 4)
+
+
+def test_rows_of_an_open_transaction_have_no_ids_yet(
+    lake: Catalog, sql: Callable[[str], list[Any]]
+) -> None:
+    create(lake, "t", "", {})
+    before = ids(lake, "t")
+    sql("CALL lake.system.begin()")
+    sql("INSERT INTO lake.default.t VALUES (50, 'p', 'new')")
+    sql("UPDATE lake.default.t SET v = 'twice' WHERE id IN (3, 50)")
+    inside = by_id(sql(f"SELECT {IDS} FROM lake.default.t"))
+    assert inside == {**before, 3: (before[3][0], None), 50: (None, None)}
+    sql("CALL lake.system.commit()")
+    after = ids(lake, "t")
+    assert {n: after[n] for n in before if n != 3} == {n: before[n] for n in before if n != 3}
+    assert after[3] == (before[3][0], 3)
+    assert after[50][1] == 3
+    assert len({row_id for row_id, _ in after.values()}) == len(after)
+
+
+def test_column_of_that_name_hides_nothing(lake: Catalog, sql: Callable[[str], list[Any]]) -> None:
+    lake.sql(
+        "CREATE TABLE t (id INT, _metadata STRING) "
+        "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+    )
+    lake.sql("INSERT INTO t VALUES (1, 'mine')")
+    assert sql("SELECT _metadata, __metadata.row_id FROM lake.default.t") == [("mine", 0)]
+    sql("UPDATE lake.default.t SET id = 2")
+    assert ids(lake, "t") == {2: (0, 2)}
