@@ -25,6 +25,9 @@ def enabled(key: str, note: str = "") -> Feature:
     return Feature(f"'{key}' = 'true'", note=note)
 
 
+VARIANTS = f"{PLAIN}, x VARIANT"
+COPIED = "Variants are computed on Spark; the embedded engine copies them."
+SHREDDED = "Shredded variants are read; new files have variants that are not shredded."
 NAMES = "'delta.columnMapping.mode' = 'name'"
 SUPPORTED: dict[str, Feature] = {
     "allowColumnDefaults": Feature(
@@ -63,17 +66,19 @@ SUPPORTED: dict[str, Feature] = {
     "typeWidening": enabled("delta.enableTypeWidening"),
     "typeWidening-preview": Feature("'delta.feature.typeWidening-preview' = 'supported'"),
     "v2Checkpoint": Feature("'delta.checkpointPolicy' = 'v2'"),
+    "variantShredding": Feature("'delta.enableVariantShredding' = 'true'", VARIANTS, note=SHREDDED),
+    "variantShredding-preview": Feature(
+        "'delta.feature.variantShredding-preview' = 'supported'", VARIANTS, note=SHREDDED
+    ),
+    "variantType": Feature(columns=VARIANTS, note=COPIED),
+    "variantType-preview": Feature(
+        "'delta.feature.variantType-preview' = 'supported'", note=COPIED
+    ),
     "vacuumProtocolCheck": Feature("'delta.feature.vacuumProtocolCheck' = 'supported'"),
 }
 READ_ONLY: dict[str, str] = {}
 """Features with which tables can only be read."""
-ON_SPARK: dict[str, str] = {
-    "variantType": "Rows are appended and read on Spark.",
-    "variantType-preview": "Rows are appended and read on Spark.",
-}
 UNSUPPORTED: dict[str, str] = {
     "catalogManaged": "Readers of the path could not read the table.",
-    "variantShredding": "Files with shredded variants are not read.",
-    "variantShredding-preview": "Files with shredded variants are not read.",
 }
 """Features with which tables can be neither read nor written."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.features.cases import ON_SPARK, READ_ONLY, SUPPORTED, UNSUPPORTED
+from tests.features.cases import READ_ONLY, SUPPORTED, UNSUPPORTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "table-features.md"
 START, END = "<!-- features -->\n", "<!-- end of features -->"
@@ -21,7 +21,6 @@ def with_table(text: str) -> str:
 
 def _table() -> str:
     rows = {name: ("yes", "yes", each.note) for name, each in SUPPORTED.items()}
-    rows |= {name: ("yes", "yes", note) for name, note in ON_SPARK.items()}
     rows |= {name: ("yes", "no", note) for name, note in READ_ONLY.items()}
     rows |= {name: ("no", "no", note) for name, note in UNSUPPORTED.items()}
     lines = ["| feature | read | write | |", "|---|---|---|---|"]

@@ -8,7 +8,7 @@ import pytest
 
 from deltasql.model.protocol import FENCE, READABLE, WRITABLE, reader_features, writer_features
 from tests.each import check_each
-from tests.features.cases import ON_SPARK, READ_ONLY, SUPPORTED, UNSUPPORTED
+from tests.features.cases import READ_ONLY, SUPPORTED, UNSUPPORTED
 from tests.features.page import PAGE, with_table
 from tests.operations.maintenance import open_lake
 
@@ -45,7 +45,7 @@ def test_tables_with_each_feature_are_written_and_read(
 
 
 def test_page_lists_what_the_code_supports() -> None:
-    writable = {*SUPPORTED, *ON_SPARK, "timestampNanos", FENCE}
+    writable = {*SUPPORTED, "timestampNanos", FENCE}
     assert writable == WRITABLE
     assert {*READ_ONLY}.isdisjoint(WRITABLE)
     assert {*UNSUPPORTED}.isdisjoint(READABLE | WRITABLE)
@@ -59,5 +59,5 @@ def test_page_lists_every_feature_of_delta_spark(spark: SparkSession) -> None:
     known = jvm.org.apache.spark.sql.delta.TableFeature.allSupportedFeaturesMap()
     found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(known.values().toSeq())
     names = {feature.name() for feature in found}
-    listed = {*SUPPORTED, *ON_SPARK, *READ_ONLY, *UNSUPPORTED}
+    listed = {*SUPPORTED, *READ_ONLY, *UNSUPPORTED}
     assert {name for name in names if not name.startswith("test")} <= listed

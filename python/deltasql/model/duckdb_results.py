@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltasql.exceptions import UnsupportedFeatureError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -16,7 +18,21 @@ def arrow_table(result: Any) -> pa.Table:
 
 
 def arrow_reader(result: Any, batch_rows: int) -> pa.RecordBatchReader:
-    """Return the rows of a result in batches."""
+    """Return the rows of a result in batches; raise if a column is a variant of DuckDB."""
+    try:
+        return _reader(result, batch_rows)
+    except Exception as error:
+        names = [name for name, kind, *_ in result.description if "VARIANT" in str(kind)]
+        if not names:
+            raise
+        raise UnsupportedFeatureError(
+            f"column {names[0]!r} is computed as a variant, which the embedded engine only copies",
+            features=("variantType",),
+            help="Run the statement with deltasql.spark.sql, or cast the value to another type.",
+        ) from error
+
+
+def _reader(result: Any, batch_rows: int) -> pa.RecordBatchReader:
     if hasattr(result, "to_arrow_reader"):
         return result.to_arrow_reader(batch_rows)
     return result.fetch_record_batch(batch_rows)  # DuckDB 1.4; deprecated in 1.5

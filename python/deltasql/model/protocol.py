@@ -82,6 +82,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("v2Checkpoint", readers=True),
         Feature("vacuumProtocolCheck", readers=True),
         Feature("variantShredding", readers=True, requires=("variantType",)),
+        Feature("variantShredding-preview", readers=True),
         Feature("variantType", readers=True),
         Feature("variantType-preview", readers=True),
     )
@@ -91,7 +92,8 @@ READABLE = frozenset(
     {
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
         *("typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
-        *("variantType", "variantType-preview", "timestampNanos"),
+        *("variantType", "variantType-preview", "variantShredding", "variantShredding-preview"),
+        "timestampNanos",
     }
 )
 # Missing are the features that require what is not implemented.
@@ -100,7 +102,8 @@ WRITABLE = frozenset(
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "domainMetadata"),
         *("inCommitTimestamp", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
-        *("variantType", "variantType-preview", "clustering", "timestampNanos"),
+        *("variantType", "variantType-preview", "variantShredding", "variantShredding-preview"),
+        *("clustering", "timestampNanos"),
         *("allowColumnDefaults", "identityColumns"),
         *(CHECKPOINT_PROTECTION, "rowTracking", "materializePartitionColumns"),
         *("icebergCompatV1", "icebergCompatV2"),

@@ -15,6 +15,7 @@ from deltasql._core import RowSet
 from deltasql.engine.base import FILE, ROW
 from deltasql.engine.duckdb.connection import NUMBERS, EngineDatabase, duckdb_errors, open_database
 from deltasql.engine.duckdb.scan import (
+    VARIANT,
     TableShape,
     as_pattern,
     empty_query,
@@ -26,7 +27,7 @@ from deltasql.engine.inputs import batches, duckdb_types, is_stream
 from deltasql.exceptions import TxnLogEngineError
 from deltasql.model.duckdb_results import arrow_reader, arrow_table
 from deltasql.model.predicates.query_conditions import named_columns
-from deltasql.model.schema.schema import has_nanoseconds
+from deltasql.model.schema.schema import has_nanoseconds, has_variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -127,8 +128,8 @@ class DuckDbEngine:
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the columns in the order of the table."""
         # DuckDB truncates timestamps with a zone, and INT96 timestamps, to microseconds, so Arrow
-        # reads tables that have nanoseconds.
-        by_arrow = has_nanoseconds(files.schema)
+        # reads tables that have nanoseconds. DuckDB would also change variants that are null.
+        by_arrow = has_nanoseconds(files.schema) or has_variant(files.schema)
         local = [] if by_arrow else [f for f in files.files if f.address.startswith("/")]
         also = (FILE, ROW) if positions else ()
         columns = (*files.schema.names, *also)
@@ -187,6 +188,10 @@ class DuckDbEngine:
             for name, each in relations.items()
         }
         text = sql.sql(dialect=self.dialect, identify=True, copy=False)
+        if "VARIANT" in text:
+            text = sql.transform(struct_variant).sql(
+                dialect=self.dialect, identify=True, copy=False
+            )
         if used:
             # Not materialized: each use reads only the columns and rows that it needs.
             named = [
@@ -472,6 +477,27 @@ def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:
         connection.register(named.name, named.value)
     elif named.value is not None:
         connection.execute(f"SET VARIABLE {named.name} = ?", [named.value])
+
+
+def struct_variant(node: exp.Expr) -> exp.Expr:
+    """Give a null, or a struct, that is cast to a variant the type that variants have here.
+
+    >>> from sqlglot import parse_one as parse
+    >>> parse("CAST(NULL AS STRUCT<v VARIANT>)").transform(struct_variant).sql("duckdb")
+    'CAST(NULL AS STRUCT(v STRUCT(metadata BLOB, value BLOB)))'
+    """
+    if not isinstance(node, exp.Cast):
+        return node
+    is_struct = node.this.type is not None and node.this.type.this == exp.DType.STRUCT
+    if isinstance(node.this, exp.Null) or (is_struct and node.to.this == exp.DType.VARIANT):
+        return exp.Cast(this=node.this, to=node.to.transform(_as_struct))
+    return node
+
+
+def _as_struct(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.DataType) and node.this == exp.DType.VARIANT:
+        return exp.DataType.build(VARIANT, dialect="duckdb")
+    return node
 
 
 def _rank_query(columns: Sequence[str], keys: Mapping[str, exp.Expr], bits: int) -> exp.Select:

@@ -29,6 +29,7 @@ from deltasql.engine.duckdb.engine import (
     delta_types,
     own_relation,
     scan_errors,
+    struct_variant,
 )
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.query_limits import NO_LIMITS, Interrupt, QueryLimits
@@ -90,7 +91,7 @@ class DuckDbSandbox(DuckDbEngine):
             for name, each in relations.items()
         }
         names = {name: f"relation_{next(self._numbers)}" for name in used}
-        renamed = sql.transform(lambda node: _renamed(node, names))
+        renamed = sql.transform(lambda node: struct_variant(_renamed(node, names)))
         text = _FORMS[kind].format(sql=renamed.sql(dialect=self.dialect, identify=True))
         needs = [need for each in used.values() for need in each.needs]
         cursor = self._cursor(needs)

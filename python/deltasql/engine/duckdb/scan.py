@@ -38,6 +38,8 @@ _TYPES = {
     "timestamp_nanos_ntz": "TIMESTAMP_NS",
     "void": "INTEGER",  # how Parquet stores a column that is always null
 }
+VARIANT = "STRUCT(metadata BLOB, value BLOB)"
+"""Variants are the two binaries that files have, because DuckDB returns no VARIANT as Arrow."""
 _GLOB = frozenset("*?[")
 
 
@@ -127,8 +129,9 @@ def _without_pushdown(value: str, data_type: DataType) -> str:
 
 def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:
     """Return a SELECT without rows: the columns of a table, and BIGINT columns named in `also`."""
+    kinds = _Columns(None, NO_PATHS, variant=VARIANT)
     columns = [
-        f"CAST(NULL AS {duckdb_type(f.type)}) AS {identifier(f.name)}" for f in schema.fields
+        f"CAST(NULL AS {kinds.type(f.type, ())}) AS {identifier(f.name)}" for f in schema.fields
     ]
     columns += [f"CAST(NULL AS BIGINT) AS {identifier(name)}" for name in also]
     return f"SELECT {', '.join(columns)} WHERE false"
@@ -182,8 +185,11 @@ def as_pattern(address: str) -> str:
 class _Columns:
     """Generates the types to read from a group of files, and SQL for the values of the table."""
 
-    def __init__(self, mode: str | None, naive: Set[ColumnPath]) -> None:
-        self._mode, self._naive = mode, naive
+    def __init__(
+        self, mode: str | None, naive: Set[ColumnPath], variant: str | None = None
+    ) -> None:
+        """`variant` is the type of variants, which is only known if no file is read."""
+        self._mode, self._naive, self._variant = mode, naive, variant
 
     def type(self, data_type: DataType, path: ColumnPath) -> str:
         """Return the type to read, with physical names."""
@@ -201,6 +207,8 @@ class _Columns:
         decimal = decimal_type(data_type)
         if decimal is not None:
             return f"DECIMAL({decimal[0]},{decimal[1]})"
+        if data_type == "variant" and self._variant is not None:
+            return self._variant
         if data_type not in _TYPES:
             raise UnsupportedFeatureError(
                 f"DuckDB does not read columns of type {data_type}",

@@ -1,8 +1,8 @@
-"""Read files with Arrow: files in object stores, and files of tables with nanoseconds.
+"""Read files with Arrow: files in object stores, and of tables with nanoseconds or variants.
 
 DuckDB does not read these files itself. For object stores, it needs an extension, which would have
 to be downloaded and configured with the credentials that our storage already has. It also truncates
-nanoseconds.
+nanoseconds, and it does not tell a variant that is null from one that has the value null.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from deltasql.engine.inputs import duckdb_types
 from deltasql.engine.parquet.arrow_casts import as_void, list_offsets
 from deltasql.engine.parquet.file_errors import convert_read_errors
 from deltasql.engine.parquet.footers import named_as_in_file
+from deltasql.engine.parquet.variants import unshredded
 from deltasql.exceptions import TxnLogEngineError, TxnLogError
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import (
@@ -179,6 +180,8 @@ def _converted(array: pa.Array, data_type: DataType, kind: pa.DataType, mode: st
     """Convert an array from a file to the names and types of the table."""
     if pa.types.is_null(kind):
         return as_void(array, kind)
+    if data_type == "variant" and pa.types.is_struct(array.type):
+        return unshredded(array, kind)
     if pa.types.is_null(array.type) or not isinstance(data_type, StructType | ArrayType | MapType):
         if array.type == kind:
             return array

@@ -22,7 +22,7 @@ from deltasql.engine.duckdb.scan import (
 from deltasql.engine.files.live_files import LiveFile, LiveFiles
 from deltasql.engine.parquet.footers import has_timestamps, naive_timestamps
 from deltasql.exceptions import UnsupportedFeatureError
-from deltasql.model.schema.schema import has_nanoseconds
+from deltasql.model.schema.schema import has_nanoseconds, has_variant
 from deltasql.storage import storage_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,13 @@ def view_query(shape: TableShape, groups: Sequence[FileGroup]) -> str:
         raise UnsupportedFeatureError(
             f"column {unsupported[0]!r}: a DuckDB view would truncate nanoseconds to microseconds",
             features=("timestampNanos",),
+            help="Query this table with catalog.query(), or exclude it with tables=[…].",
+        )
+    variants = [column.name for column in shape.schema.fields if has_variant(column.type)]
+    if variants:
+        raise UnsupportedFeatureError(
+            f"column {variants[0]!r}: DuckDB does not read columns of type variant",
+            features=("variantType",),
             help="Query this table with catalog.query(), or exclude it with tables=[…].",
         )
     if not groups:

@@ -196,6 +196,15 @@ def has_nanoseconds(data_type: DataType) -> bool:
     return not NANOSECOND_TYPES.isdisjoint(primitive)
 
 
+def has_variant(data_type: DataType) -> bool:
+    """Return whether a type is or contains a variant.
+
+    >>> has_variant(ArrayType("variant")), has_variant("string")
+    (True, False)
+    """
+    return "variant" in nested_types(data_type)
+
+
 def has_order(data_type: DataType) -> bool:
     """Return whether columns of this type have a minimum and a maximum in the statistics."""
     return isinstance(data_type, str) and data_type not in _UNORDERED and is_primitive(data_type)

@@ -1,0 +1,158 @@
+"""Variants keep their bytes in every operation of the embedded engine, also shredded ones."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import deltasql
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
+from deltasql.storage import open_storage
+from tests.operations.maintenance import open_lake, opened, published
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltasql.api.catalog.catalog import Catalog
+    from deltasql.uri import DeltaSqlUri
+
+VARIANT = pa.struct([pa.field(name, pa.binary(), nullable=False) for name in ("metadata", "value")])
+COLUMNS = "id INT, v VARIANT, s STRUCT<w: VARIANT, n: INT>, l ARRAY<VARIANT>"
+NULL = {"metadata": b"\x01\x00\x00", "value": b"\x00"}
+
+
+@pytest.fixture
+def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_lake(catalog_uri, tmp_path) as catalog:
+        yield catalog
+
+
+def number(value: int) -> dict[str, bytes]:
+    """Return a variant with a 32-bit integer."""
+    return {"metadata": b"\x01\x00\x00", "value": b"\x14" + struct.pack("<i", value)}
+
+
+def row(n: int, variant: Any) -> dict[str, Any]:
+    return {"id": n, "v": variant, "s": {"w": variant, "n": n}, "l": [variant, None]}
+
+
+def add_rows(lake: Catalog, path: str, rows: list[dict[str, Any]]) -> None:
+    """Add a file in the form in which other programs write variants."""
+    nested = pa.struct([("w", VARIANT), ("n", pa.int32())])
+    schema = pa.schema(
+        [("id", pa.int32()), ("v", VARIANT), ("s", nested), ("l", pa.list_(VARIANT))]
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema), sink)
+    add_file(lake, path, sink.getvalue().to_pybytes(), len(rows))
+
+
+def add_file(lake: Catalog, path: str, content: bytes, count: int) -> None:
+    open_storage(lake.table("t").location, lake.config.storage).put(path, content)
+    stats = f'{{"numRecords":{count}}}'
+    action = deltasql.AddFile(path, {}, len(content), modification_time=0, stats=stats)
+    with lake.begin() as tx:
+        tx.stage_table("t", [action])
+
+
+def rows_of(lake: Catalog) -> list[dict[str, Any]]:
+    with lake.begin() as tx:
+        found = tx.read("t").to_pylist()
+    return sorted(found, key=lambda each: each["id"])
+
+
+FEATURES = {
+    "plain": {},
+    "feed": {"delta.enableChangeDataFeed": "true", "delta.columnMapping.mode": "name"},
+    "row ids": {"delta.enableRowTracking": "true"},
+    "vectors": {"delta.enableDeletionVectors": "true"},
+}
+
+
+@pytest.mark.parametrize("case", FEATURES)
+def test_variants_keep_their_bytes_in_every_operation(lake: Catalog, case: str) -> None:
+    lake.sql(f"CREATE TABLE t ({COLUMNS})")
+    rows = [row(1, number(7)), row(2, None), row(3, NULL), row(4, number(9)), row(5, number(-1))]
+    add_rows(lake, "a.parquet", rows[:3])
+    add_rows(lake, "b.parquet", rows[3:])
+    assert rows_of(lake) == rows
+    opened(lake).alter.set_table_properties(FEATURES[case])
+    lake.sql("UPDATE t SET id = 10 WHERE id = 1")
+    lake.sql("DELETE FROM t WHERE id = 4")
+    expected = [*rows[1:3], rows[4], {**rows[0], "id": 10}]
+    assert rows_of(lake) == expected
+    if case == "plain":
+        assert len(published(lake).to_pyarrow_table()) == 4
+    lake.sql("INSERT INTO t (id) VALUES (20)")
+    lake.sql("UPDATE t SET v = s.w, l = NULL WHERE id = 5")
+    lake.sql("UPDATE t SET v = NULL WHERE id = 10")
+    expected[2]["l"] = expected[3]["v"] = None
+    expected.append({"id": 20, "v": None, "s": None, "l": None})
+    assert rows_of(lake) == expected
+    lake.sql(
+        "MERGE INTO t USING (SELECT * FROM t WHERE id < 4) AS s ON t.id = s.id + 1 "
+        "WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id + 100, s.v) "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 20 THEN DELETE"
+    )
+    lake.sql("OPTIMIZE t")
+    expected[1]["v"] = expected[0]["v"]
+    expected[-1] = {"id": 103, "v": NULL, "s": None, "l": None}
+    assert rows_of(lake) == expected
+    assert len(lake.table("t").files()) == 1
+    lake.sql("OPTIMIZE t ZORDER BY (id)")
+    assert rows_of(lake) == expected
+    assert lake.mirror.verify("t")[0].ok
+
+
+def test_shredded_variants_are_read_and_written_without_typed_columns(
+    lake: Catalog, tmp_path: Path
+) -> None:
+    lake.sql(
+        "CREATE TABLE t (id INT, v VARIANT) TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
+    )
+    features = published(lake).protocol().reader_features
+    assert {"variantType", "variantShredding"} <= set(features)
+    path = tmp_path / "shredded.parquet"
+    duckdb.execute(
+        "COPY (SELECT * FROM (VALUES (1, {'a': 5, 'b': [1]}::VARIANT), (2, 7::VARIANT), "
+        "(3, {'a': 'no number'}::VARIANT)) AS r(id, v)) "
+        f"TO '{path}' (FORMAT parquet, SHREDDING {{'v': 'STRUCT(a INTEGER)'}})"
+    )
+    add_file(lake, "shredded.parquet", path.read_bytes(), 3)
+    before = rows_of(lake)
+    texts = [as_text(each["v"]) for each in before]
+    assert texts == ["{'a': 5, 'b': [1]}", "7", "{'a': no number}"]
+    lake.sql("UPDATE t SET id = id + 10 WHERE id = 3")
+    lake.sql("DELETE FROM t WHERE id = 2")
+    lake.sql("OPTIMIZE t")
+    assert rows_of(lake) == [before[0], {**before[2], "id": 13}]
+    [uri] = opened(lake).file_uris()
+    kind = pq.read_schema(uri.removeprefix("file://")).field("v").type
+    assert sorted(member.name for member in kind) == ["metadata", "value"]
+    assert lake.mirror.verify("t")[0].ok
+
+
+def as_text(variant: dict[str, bytes]) -> str:
+    content = variant["metadata"] + variant["value"]
+    query = "SELECT variant_bytes_to_variant(?::BLOB)::VARCHAR"
+    return str(duckdb.execute(query, [content]).fetchone()[0])
+
+
+def test_embedded_engine_does_not_compute_variants(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE t ({COLUMNS})")
+    add_rows(lake, "a.parquet", [row(1, number(7))])
+    for statement in (
+        "INSERT INTO t (id, v) VALUES (1, 'text')",
+        "UPDATE t SET v = 1",
+        "UPDATE t SET v = id",
+    ):
+        with pytest.raises((TxnLogSchemaError, UnsupportedFeatureError), match="variant"):
+            lake.sql(statement)
+    assert rows_of(lake) == [row(1, number(7))]
