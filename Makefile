@@ -86,7 +86,15 @@ $(JARS)/s3/.fetched: tests/spark/jars/pom.xml $(JARS)/.fetched
 	  -DoutputDirectory=$(CURDIR)/$(JARS)/s3
 	@touch $@
 
-jars: $(JARS)/.fetched $(JARS)/s3/.fetched  ## Download the jars of the tests to build/jars
+# Delta's Java kernel, another reader and writer of the published log.
+KERNEL := io.delta:delta-kernel-api:4.4.0 io.delta:delta-kernel-defaults:4.4.0
+
+$(JARS)/kernel/.fetched: $(JARS)/.fetched
+	@mkdir -p $(JARS)/kernel
+	@for jar in $(KERNEL); do mvn --quiet --batch-mode dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/$(JARS)/kernel || exit 1; done
+	@touch $@
+
+jars: $(JARS)/.fetched $(JARS)/s3/.fetched $(JARS)/kernel/.fetched  ## Download the jars of the tests to build/jars
 
 # The Spark catalog and the LogStore, compiled against the jars inside the pyspark wheel and delta-storage. The wheel of deltasql
 # contains the jar.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from deltasql import Catalog
+    from deltasql.uri import DeltaSqlUri
 
 MORE = "statements of delta-spark on a fenced table, beyond the append"
 STATEMENTS = (
@@ -36,9 +37,8 @@ STATEMENTS = (
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    settings = {"data_root": str(tmp_path / "lake")}
-    with open_catalog(f"deltasql://sqlite/{tmp_path}/meta.db", table=settings) as opened:
+def catalog(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
+    with open_catalog(catalog_uri, table={"data_root": str(tmp_path / "lake")}) as opened:
         yield opened
 
 
@@ -63,6 +63,7 @@ def is_refused(spark: SparkSession, statement: str) -> bool:
     return True
 
 
+@pytest.mark.one_database
 def test_delta_spark_reads_a_fenced_table_and_cannot_append(
     spark: SparkSession, catalog: Catalog, table: str
 ) -> None:
