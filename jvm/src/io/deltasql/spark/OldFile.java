@@ -2,14 +2,12 @@ package io.deltasql.spark;
 
 import java.io.Closeable;
 import java.io.IOException;
-import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.types.StructType;
-import scala.collection.immutable.ArraySeq;
 
 /** Reads all live rows of a file in order, with their positions. */
 final class OldFile implements Closeable {
@@ -28,10 +26,7 @@ final class OldFile implements Closeable {
     OldFile(FileReaders readers, PartitionedFile file, StructType schema, boolean hasRowIds) {
         this.file = file;
         columns = schema.length();
-        Object[] kept = IntStream.range(0, columns).boxed().toArray(Integer[]::new);
-        withoutIds = hasRowIds
-            ? new ProjectingInternalRow(schema, ArraySeq.unsafeWrapArray(kept).toIndexedSeq())
-            : null;
+        withoutIds = hasRowIds ? RowWriter.first(schema) : null;
         rows = readers.createReader(new FilePartition(0, new PartitionedFile[] {file}));
         deleted = FileReaders.deleted(file);
     }

@@ -6,12 +6,16 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.immutable.ArraySeq;
 
 /**
  * Writes files again with changed rows, or marks the changed rows of files as deleted.
@@ -35,6 +39,8 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     private final RowNumbers.Task numbering;
     private final boolean marks;
     private final boolean keepsIds;
+    private final StructType schema;
+    private final ProjectingInternalRow columns;
     private final Function<String, OldFile> open;
     private final List<String> replaced = new ArrayList<>();
     private final Map<String, byte[]> marked = new HashMap<>();
@@ -57,13 +63,15 @@ final class RowWriter implements DeltaWriter<InternalRow> {
      */
     RowWriter(
             OpenWriters files, OpenWriters changes, ChangeChecks checks, RowNumbers numbers,
-            boolean marks, boolean keepsIds, Function<String, OldFile> open) {
+            boolean marks, boolean keepsIds, StructType schema, Function<String, OldFile> open) {
         this.files = files;
         this.changes = changes;
         this.checks = checks;
         this.numbering = numbers == null ? null : numbers.start(this::insertNow);
         this.marks = marks;
         this.keepsIds = keepsIds;
+        this.schema = schema;
+        this.columns = first(schema);
         this.open = open;
     }
 
@@ -91,7 +99,8 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         if (numbering != null) {
             numbering.checkUpdate(file.row(), given);
         }
-        InternalRow row = checks == null ? given : checks.updated(file.row(), given);
+        InternalRow wanted = ofTable(given);
+        InternalRow row = checks == null ? wanted : checks.updated(file.row(), wanted);
         if (row != null) {
             if (changes != null) {
                 change(file.row(), BEFORE);
@@ -106,10 +115,26 @@ final class RowWriter implements DeltaWriter<InternalRow> {
     @Override
     public void insert(InternalRow given) throws IOException {
         if (numbering == null) {
-            insertNow(given);
+            insertNow(ofTable(given));
         } else {
             numbering.add(given);
         }
+    }
+
+    /** Return only the columns of the table; metadata columns that a statement names follow them. */
+    private InternalRow ofTable(InternalRow given) {
+        if (given.numFields() == schema.length()) {
+            return given;
+        }
+        columns.project(given);
+        return columns;
+    }
+
+    /** Return a projection to the first columns of a row, which are those of the schema. */
+    static ProjectingInternalRow first(StructType schema) {
+        Object[] kept = IntStream.range(0, schema.length()).boxed().toArray(Integer[]::new);
+        return new ProjectingInternalRow(
+            schema, ArraySeq.unsafeWrapArray(kept).toIndexedSeq());
     }
 
     private void insertNow(InternalRow given) throws IOException {

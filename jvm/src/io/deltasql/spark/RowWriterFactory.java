@@ -58,6 +58,7 @@ final class RowWriterFactory implements DeltaWriterFactory {
             numbers,
             marks,
             keepsIds,
+            schema,
             url -> new OldFile(readers, old.value().get(url), schema, hasRowIds));
     }
 }
