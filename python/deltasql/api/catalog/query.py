@@ -14,6 +14,7 @@ from deltasql.engine.query_limits import NO_LIMITS, QueryLimits
 from deltasql.exceptions import InvalidQueryError
 from deltasql.model.predicates.query_conditions import condition_on
 from deltasql.model.predicates.query_text import QueryText, limited, number_of_rows, parse_query
+from deltasql.operations.sql.collations import reject_collated_query
 from deltasql.snapshot.files import to_arrow
 from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot
 from deltasql.uri import DEFAULT_NAMESPACE, join_table_name
@@ -84,6 +85,7 @@ def run_parsed(
         place: live_files(catalog, tree, place, snapshot)
         for place, snapshot in _snapshots(catalog, parsed)
     }
+    reject_collated_query(tree, (each.schema for each in files.values()))
     with sandbox(catalog, files) as (stack, answer):
         found = answer(parsed.kind, tree, timeout=timeout, batch_rows=batch_rows, limits=limits)
         return closing_reader(stack.pop_all(), found)

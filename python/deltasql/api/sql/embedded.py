@@ -18,6 +18,7 @@ from deltasql.model.predicates.query_conditions import condition_on
 from deltasql.model.predicates.query_text import parse_query
 from deltasql.model.statements.parameters import bind
 from deltasql.model.statements.tokens import StatementDialect
+from deltasql.operations.sql.collations import reject_collated_query
 from deltasql.operations.sql.queries import identifier
 from deltasql.operations.sql.types import cast_to
 from deltasql.storage import absolute_location
@@ -79,7 +80,10 @@ class EmbeddedEngine:
         parsed = _parsed(tx.catalog, query, values)
         if not tx.tables:  # nothing is staged, so the rows are those of the current versions
             return run_parsed(tx.catalog, parsed).read_all()
-        with sandbox(tx.catalog, _files(tx, parsed)) as (_, answer):
+        files = _files(tx, parsed)
+        if parsed.tree is not None:
+            reject_collated_query(parsed.tree, (each.schema for each in files.values()))
+        with sandbox(tx.catalog, files) as (_, answer):
             return answer(parsed.kind, parsed.tree).read_all()
 
     def rows(
@@ -93,7 +97,9 @@ class EmbeddedEngine:
         parsed = _parsed(tx.catalog, query, values)
         if parsed.kind != "query" or parsed.tree is None:
             raise InvalidQueryError("EXPLAIN returns no rows to store", help="Write a query.")
-        with sandbox(tx.catalog, _files(tx, parsed)) as (stack, answer):
+        files = _files(tx, parsed)
+        reject_collated_query(parsed.tree, (each.schema for each in files.values()))
+        with sandbox(tx.catalog, files) as (stack, answer):
             described = answer("describe", parsed.tree).read_all()
             names, types = (described[each].to_pylist() for each in described.column_names[:2])
             tree = _arranged(parsed.tree, types, (arrange or as_they_are)(names))

@@ -152,7 +152,8 @@ def _decimal(kind: Any) -> Callable[[Any], bytes]:
         sign, digits, exponent = value.as_tuple()
         whole = int("".join(map(str, digits))) * 10 ** (exponent + kind.scale)
         unscaled = (-whole if sign else whole).to_bytes(size, "little", signed=True)
-        return _header(number) + bytes([kind.scale]) + unscaled
+        encoded: bytes = _header(number) + bytes([kind.scale]) + unscaled
+        return encoded
 
     return encode
 

@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from deltasql.model.schema.schema import NANOSECOND_TYPES, DataType, LeafColumn, decimal_type
+from deltasql.model.schema.schema import (
+    COLLATIONS,
+    NANOSECOND_TYPES,
+    DataType,
+    LeafColumn,
+    decimal_type,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +62,6 @@ _TIMESTAMP = re.compile(
     r"(?:[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})0*)?)?\s*(Z|UTC|[+-]\d\d:\d\d)?)?"
 )
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-_COLLATIONS = "__COLLATIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +340,7 @@ def has_byte_order(column: LeafColumn) -> bool:
     """Return whether values of the column compare by their bytes, without padding or collation."""
     # For a char(n) column, Spark pads both sides of a comparison, so that 'ab' equals 'ab '.
     padded = str(column.metadata.get(_CHAR_VARCHAR, "")).startswith("char(")
-    return not padded and _COLLATIONS not in column.metadata
+    return not padded and COLLATIONS not in column.metadata
 
 
 def _is_numeric(value: Value) -> bool:

@@ -31,10 +31,18 @@ from sqlglot.tokenizer_core import TokenType
 
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedReleaseError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ERROR
-from deltasql.model.schema.schema import LeafColumn, StructType, nearest, resolve_column
+from deltasql.model.schema.schema import (
+    COLLATIONS,
+    LeafColumn,
+    StructType,
+    nearest,
+    resolve_column,
+)
 
 Flavour: TypeAlias = Literal["datafusion", "spark"]
 """The SQL flavour of an expression: `datafusion` for deltalake, `spark` for delta-spark."""
+COLLATED = "collated"
+"""The key in the meta of a column whose strings have a collation."""
 
 
 def reject_compiled(parser: type) -> None:
@@ -241,6 +249,8 @@ def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
         for key in keys:
             resolved = exp.Bracket(this=resolved, expressions=[exp.Literal.string(key)])
         resolved.meta["delta_type"] = leaf.type if not keys else None
+        if COLLATIONS in leaf.metadata:
+            resolved.meta[COLLATED] = True
         reference.replace(resolved)
     inner: exp.Expr = wrapper.this
     inner.pop()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 """The key of a column's default value in the field metadata: an expression in Spark's SQL."""
+COLLATIONS = "__COLLATIONS"
+"""The key of the collations of a column's strings in the field metadata, as in Spark."""
 PRIMITIVE_TYPES = frozenset(
     {
         *("byte", "short", "integer", "long", "float", "double", "boolean", "string"),

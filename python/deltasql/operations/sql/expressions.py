@@ -25,6 +25,7 @@ from deltasql.model.predicates.parser import (
     resolve,
 )
 from deltasql.model.schema.schema import DataType, LeafColumn, StructType, resolve_column
+from deltasql.operations.sql.collations import reject_collated
 from deltasql.operations.sql.datafusion import (
     apply_datafusion_semantics,
     arrow_type,
@@ -102,6 +103,7 @@ def condition_of(predicate: Predicate, relation: str = "") -> exp.Expr:
 
 def with_semantics(resolved: exp.Expr, flavour: Flavour) -> exp.Expr:
     """Add types to a resolved expression; rewrite it so that all engines return the same result."""
+    reject_collated(resolved)
     kind = resolved.meta.get("delta_type")
     if isinstance(resolved, exp.Column) and kind is not None:  # common: every value of UPDATE SET *
         resolved.type = sql_type(kind)
