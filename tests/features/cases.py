@@ -48,11 +48,11 @@ SUPPORTED: dict[str, Feature] = {
     "generatedColumns": Feature(columns=f"{PLAIN}, g INT GENERATED ALWAYS AS (id + 1)"),
     "icebergCompatV1": Feature(
         f"'delta.enableIcebergCompatV1' = 'true', {NAMES}",
-        note="Partitioned tables only with the embedded engine.",
+        note="Without arrays and maps. Partitioned tables only with the embedded engine.",
     ),
     "icebergCompatV2": Feature(
         f"'delta.enableIcebergCompatV2' = 'true', {NAMES}",
-        note="Without arrays and maps. Partitioned tables only with the embedded engine.",
+        note="Partitioned tables, arrays and maps only with the embedded engine.",
     ),
     "identityColumns": Feature(columns=f"{PLAIN}, n BIGINT GENERATED ALWAYS AS IDENTITY"),
     "inCommitTimestamp": enabled("delta.enableInCommitTimestamps"),

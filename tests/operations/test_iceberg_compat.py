@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -79,8 +79,7 @@ def test_changes_that_iceberg_does_not_allow_are_refused_by_name(lake: Catalog) 
     lake.sql("INSERT INTO t VALUES (1, 'a')")
     version = lake.table("t").version()
     statements = {
-        "ALTER TABLE t ADD COLUMN tags ARRAY<STRING>": "columns of type array",
-        "ALTER TABLE t ADD COLUMN tags MAP<STRING, INT>": "columns of type map",
+        "ALTER TABLE t ADD COLUMN j VARIANT": "columns of type variant",
         "ALTER TABLE t SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')": "deletion",
         "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV1' = 'true')": "two of them",
         "ALTER TABLE t ALTER COLUMN id TYPE DOUBLE": "from integer to double",
@@ -106,6 +105,60 @@ def test_changes_that_iceberg_does_not_allow_are_refused_by_name(lake: Catalog) 
     lake.sql("ALTER TABLE t ALTER COLUMN id TYPE BIGINT")
     lake.sql("ALTER TABLE t DROP FEATURE icebergCompatV2")
     lake.sql("ALTER TABLE t ADD COLUMN tags ARRAY<STRING>")
+
+
+def field_ids(node: Any, path: str = "") -> dict[str, int]:
+    """Return the field id of every node of a Parquet schema in Arrow, by its path."""
+    found = {}
+    for number in range(node.num_fields):
+        field = node.field(number)
+        name = f"{path}.{field.name}" if path else field.name
+        if b"PARQUET:field_id" in (field.metadata or {}):
+            found[name] = int(field.metadata[b"PARQUET:field_id"])
+        found |= field_ids(field.type, name)
+    return found
+
+
+def test_elements_of_arrays_and_maps_have_ids_in_files(lake: Catalog) -> None:
+    lake.sql(
+        "CREATE TABLE t (id INT, l ARRAY<ARRAY<STRING>>, m MAP<STRING, STRUCT<x: ARRAY<INT>>>) "
+        f"TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true', {NAMES})"
+    )
+    lake.sql("INSERT INTO t VALUES (1, array(array('a')), map('k', struct(array(2) AS x)))")
+    lake.sql("ALTER TABLE t ADD COLUMN tags ARRAY<STRING>")
+    lake.sql("INSERT INTO t VALUES (2, NULL, NULL, array('b'))")
+    lake.sql("UPDATE t SET id = 10 WHERE id = 1")
+    lake.sql("OPTIMIZE t")
+    snapshot = lake.table("t").snapshot()
+    names = {each.name: each.physical_name("name") for each in snapshot.schema.fields}
+    tags = snapshot.schema.find("tags").metadata["delta.columnMapping.nested.ids"]
+    assert list(tags) == [f"{names['tags']}.element"]
+    [path] = lake.table("t").files()["path"].to_pylist()
+    schema = pq.read_schema(Path(lake.table("t").location) / path)
+    ids = {}
+    for field in schema:
+        own = {field.name: int(field.metadata[b"PARQUET:field_id"])}
+        ids |= own | field_ids(field.type, field.name)
+    assert len(ids) == len(set(ids.values())) == 11
+    assert ids[f"{names['tags']}.element"] == tags[f"{names['tags']}.element"]
+    highest = int(snapshot.metadata.configuration["delta.columnMapping.maxColumnId"])
+    assert max(ids.values()) <= highest
+    rows = lake.sql("SELECT * FROM t ORDER BY id").to_pylist()
+    assert rows[1] == {"id": 10, "l": [["a"]], "m": [("k", {"x": [2]})], "tags": None}
+    assert opened(lake).to_pyarrow_table().num_rows == 2
+    assert lake.mirror.verify("t", data="rows")[0].ok
+
+
+def test_arrays_without_ids_in_files_prevent_version_2(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE t (id INT, l ARRAY<INT>) TBLPROPERTIES ({NAMES})")
+    enable = "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true')"
+    lake.sql("INSERT INTO t VALUES (1, array(1))")
+    with pytest.raises(UnsupportedFeatureError, match="lack the ids of the elements"):
+        lake.sql(enable)
+    lake.sql("DELETE FROM t")
+    lake.sql(enable)
+    lake.sql("INSERT INTO t VALUES (1, array(1))")
+    assert lake.mirror.verify("t")[0].ok
 
 
 def test_compatibility_is_not_enabled_if_existing_files_lack_columns(lake: Catalog) -> None:

@@ -22,6 +22,7 @@ from deltasql.engine.parquet.arrow_casts import (
 )
 from deltasql.exceptions import TxnLogEngineError, TxnLogSchemaError
 from deltasql.model.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
+from deltasql.model.schema.column_mapping import NESTED_IDS
 from deltasql.model.schema.convert import schema_to_arrow
 from deltasql.model.schema.schema import (
     ArrayType,
@@ -170,23 +171,35 @@ def _without(schema: StructType, names: Collection[str]) -> StructType:
 
 def _stored_field(arrow: pa.Field, field: StructField, mode: str | None) -> pa.Field:
     number = field.metadata.get(_FIELD_ID) if mode else None
-    metadata = None if number is None else {"PARQUET:field_id": str(number)}
-    kind = _stored_type(arrow.type, field.type, mode)
-    return pa.field(field.physical_name(mode), kind, arrow.nullable, metadata)
+    ids = field.metadata.get(NESTED_IDS, {}) if mode else {}
+    name = field.physical_name(mode)
+    kind = _stored_type(arrow.type, field.type, mode, ids, name)
+    return pa.field(name, kind, arrow.nullable, _with_id(number))
 
 
-def _stored_type(arrow: pa.DataType, data_type: DataType, mode: str | None) -> pa.DataType:
+def _with_id(number: int | None) -> dict[str, str] | None:
+    return None if number is None else {"PARQUET:field_id": str(number)}
+
+
+def _stored_type(
+    arrow: pa.DataType, data_type: DataType, mode: str | None, ids: Mapping[str, int], path: str
+) -> pa.DataType:
+    """Return the type in files. `ids` has the ids of elements, keys and values, by their path."""
+
+    def inner(field: pa.Field, kind: DataType, name: str) -> pa.Field:
+        here = f"{path}.{name}"
+        stored = field.with_type(_stored_type(field.type, kind, mode, ids, here))
+        return stored.with_metadata(_with_id(ids.get(here)))
+
     if isinstance(data_type, StructType):
         members = zip(arrow, data_type.fields, strict=True)
         return pa.struct([_stored_field(kind, member, mode) for kind, member in members])
     if isinstance(data_type, ArrayType):
-        element = arrow.value_field
-        return pa.list_(element.with_type(_stored_type(element.type, data_type.element_type, mode)))
+        return pa.list_(inner(arrow.value_field, data_type.element_type, "element"))
     if isinstance(data_type, MapType):
-        key, item = arrow.key_field, arrow.item_field
         return pa.map_(
-            key.with_type(_stored_type(key.type, data_type.key_type, mode)),
-            item.with_type(_stored_type(item.type, data_type.value_type, mode)),
+            inner(arrow.key_field, data_type.key_type, "key"),
+            inner(arrow.item_field, data_type.value_type, "value"),
         )
     return arrow
 

@@ -25,6 +25,7 @@ from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session_copy import WRITE_SETTINGS, copy_session
 from deltasql.engine.spark.workers import map_in_arrow
 from deltasql.exceptions import TxnLogEngineError, UnsupportedFeatureError
+from deltasql.model.schema.column_mapping import has_nested_ids
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
 from deltasql.storage.deletion import Deletable, delete_data
@@ -79,6 +80,13 @@ def write_files(
             f"Spark leaves the partition columns out of the files, but the table at "
             f"{plan.location} needs them there",
             features=("materializePartitionColumns",),
+            help="Write this table with the embedded engine.",
+        )
+    if has_nested_ids(plan.schema) and not plan.folder:
+        raise UnsupportedFeatureError(
+            f"Spark does not write the ids of the elements of arrays and maps, which the table at "
+            f"{plan.location} needs",
+            features=("icebergCompatV2",),
             help="Write this table with the embedded engine.",
         )
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.model.schema.column_mapping import lacks_nested_ids
 from deltasql.model.schema.schema import (
     ArrayType,
     MapType,
@@ -74,10 +75,11 @@ def _problems(
             "cannot have deletion vectors",
             f"Drop the feature with ALTER TABLE … DROP FEATURE deletionVectors. {drop}",
         )
+    if "icebergCompatV2" in enabled and lacks_nested_ids(schema):
+        yield "needs ids for the elements of arrays and maps", drop
     for kind in nested_types(schema):
-        # Version 2 would allow arrays and maps if their elements had field ids in the data files.
-        # deltasql cannot write these ids.
-        if isinstance(kind, ArrayType | MapType) or kind in ("void", "variant"):
+        is_collection = isinstance(kind, ArrayType | MapType)
+        if (is_collection and "icebergCompatV1" in enabled) or kind in ("void", "variant"):
             yield (
                 f"cannot have columns of type {type_name(kind)}",
                 f"Leave out the column, or write the table with delta-spark. {drop}",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import TxnLogProtocolError
 from deltasql.model.schema.schema import (
     PHYSICAL_NAME,
+    ArrayType,
     DataType,
+    MapType,
     StructField,
     StructType,
     column_mapping_mode,
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 MODE = "delta.columnMapping.mode"
 MAX_ID = "delta.columnMapping.maxColumnId"
 COLUMN_ID = "delta.columnMapping.id"
+NESTED_IDS = "delta.columnMapping.nested.ids"
+"""The key of the ids of the elements, keys and values in a column, by physical path."""
+_MARKS = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
+_NEEDS_NESTED_IDS = "delta.enableIcebergCompatV2"
 
 
 def with_column_mapping(
@@ -52,6 +58,8 @@ def with_new_columns_mapped(
     mapped, last = _numbered(
         schema, _highest_id(schema, configuration), lambda _: f"col-{uuid.uuid4()}"
     )
+    if configuration.get(_NEEDS_NESTED_IDS, "").strip().lower() == "true":
+        mapped, last = _with_nested_ids(mapped, last)
     return mapped, {**configuration, MAX_ID: str(last)}
 
 
@@ -87,7 +95,7 @@ def without_mapping(columns: StructType) -> StructType:
     """
 
     def plain(member: StructField) -> StructField:
-        kept = {k: v for k, v in member.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
+        kept = {key: each for key, each in member.metadata.items() if key not in _MARKS}
         return replace(member, metadata=kept)
 
     return _mapped_struct(columns, plain)
@@ -103,6 +111,56 @@ def _numbered(schema: StructType, last: int, name: Callable[[str], str]) -> tupl
         return replace(member, metadata={**member.metadata, **marks})
 
     return _mapped_struct(schema, number), last
+
+
+def has_nested_ids(schema: StructType) -> bool:
+    """Return whether data files need ids for the elements of arrays and maps."""
+    return any(NESTED_IDS in member.metadata for member in _members(schema))
+
+
+def lacks_nested_ids(schema: StructType) -> bool:
+    """Return whether an array or a map has no ids for its elements, keys and values."""
+    return any(
+        set(_nested_paths(member)) - set(member.metadata.get(NESTED_IDS, ()))
+        for member in _members(schema)
+    )
+
+
+def _with_nested_ids(schema: StructType, last: int) -> tuple[StructType, int]:
+    def number(member: StructField) -> StructField:
+        nonlocal last
+        found = dict(member.metadata.get(NESTED_IDS, {}))
+        for path in _nested_paths(member):
+            if path not in found:
+                last += 1
+                found[path] = last
+        if not found:
+            return member
+        return replace(member, metadata={**member.metadata, NESTED_IDS: found})
+
+    return _mapped_struct(schema, number), last
+
+
+def _nested_paths(member: StructField) -> list[str]:
+    """Return the physical paths of the elements, keys and values in a column.
+
+    >>> known = {PHYSICAL_NAME: "c"}
+    >>> _nested_paths(StructField("m", MapType("string", ArrayType("long")), True, known))
+    ['c.key', 'c.value', 'c.value.element']
+    """
+    return list(_paths_in(member.type, str(member.metadata.get(PHYSICAL_NAME, member.name))))
+
+
+def _paths_in(data_type: DataType, path: str) -> Iterator[str]:
+    if isinstance(data_type, ArrayType):
+        parts = {"element": data_type.element_type}
+    elif isinstance(data_type, MapType):
+        parts = {"key": data_type.key_type, "value": data_type.value_type}
+    else:
+        return
+    for name, inner in parts.items():
+        yield f"{path}.{name}"
+        yield from _paths_in(inner, f"{path}.{name}")
 
 
 def _mapped_struct(struct: StructType, change: Callable[[StructField], StructField]) -> StructType:
@@ -124,6 +182,7 @@ def _ids(schema: StructType) -> Iterator[int]:
     for member in _members(schema):
         if COLUMN_ID in member.metadata:
             yield int(member.metadata[COLUMN_ID])
+        yield from map(int, member.metadata.get(NESTED_IDS, {}).values())
 
 
 def _members(schema: StructType) -> Iterator[StructField]:

@@ -22,7 +22,12 @@ from deltasql.model.protocol import (
     upgraded_protocol,
     writer_features,
 )
-from deltasql.model.schema.column_mapping import MODE, with_column_mapping
+from deltasql.model.schema.column_mapping import (
+    MODE,
+    lacks_nested_ids,
+    with_column_mapping,
+    with_new_columns_mapped,
+)
 from deltasql.model.schema.schema import column_mapping_mode, nearest
 from deltasql.operations.table_stage import STAGED_VERSION, add_file
 
@@ -60,10 +65,11 @@ def set_table_properties(
                 help=f"Set {MODE} to 'name' on a table without column mapping.",
             )
         schema, wanted = with_column_mapping(schema, wanted)
+    _check_files(stage, wanted)
+    schema, wanted = with_new_columns_mapped(schema, wanted)
     wanted = with_column_names(wanted)
     if is_enabled(wanted) and not is_enabled(stage.configuration):
         _add_row_ids(stage)
-    _check_files(stage, wanted)
     protocol = raised_protocol(stage.protocol, properties)
     stage.change_metadata(
         replace(
@@ -87,8 +93,11 @@ def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
     lacks_columns = stage.partition_columns and not materializes_partitions(
         stage.configuration, writer_features(stage.protocol)
     )
-    if len(files) and (lacks_columns or files["num_records"].null_count):
+    lacks_ids = "icebergCompatV2" in new and lacks_nested_ids(stage.schema)
+    if len(files) and (lacks_columns or lacks_ids or files["num_records"].null_count):
         what = "the partition columns" if lacks_columns else "the number of rows"
+        if lacks_ids:
+            what = "the ids of the elements of arrays and maps"
         raise UnsupportedFeatureError(
             f"{min(new)} cannot be enabled: the existing files lack {what}",
             features=tuple(new),

@@ -21,6 +21,7 @@ from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partiti
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
 from deltasql.model.features.iceberg_compat import MATERIALIZED
 from deltasql.model.features.row_tracking import FEATURE
+from deltasql.model.schema.column_mapping import has_nested_ids
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.operations.delete import stage_delete
 from deltasql.operations.rewrite import in_partitions, record_whole_files
@@ -90,6 +91,18 @@ def reject_materialized(stage: TableStage) -> None:
             f"the files of {stage.name} must contain the partition columns, and Spark leaves them "
             "out",
             features=(MATERIALIZED,),
+            help="Write this table with the embedded engine.",
+        )
+
+
+@adds_table_to_errors
+def reject_nested_ids(stage: TableStage) -> None:
+    """Raise if files must contain ids of elements of arrays and maps, which Spark leaves out."""
+    if has_nested_ids(stage.schema):
+        raise UnsupportedFeatureError(
+            f"the files of {stage.name} must contain the ids of the elements of arrays and maps, "
+            "and Spark leaves them out",
+            features=("icebergCompatV2",),
             help="Write this table with the embedded engine.",
         )
 

@@ -42,6 +42,7 @@ from deltasql.operations.external_writes.files import (
     WrittenFile,
     new_folder,
     reject_materialized,
+    reject_nested_ids,
     reject_row_tracking,
     reject_unchecked_rules,
     stage_written,
@@ -139,6 +140,7 @@ class Writes:
             if not body.get("checks_rules"):
                 reject_unchecked_rules(stage)
             reject_materialized(stage)
+            reject_nested_ids(stage)
             positions = stream_positions(stage, body)
             folder = new_folder(stage)
             overwrite = body.get("overwrite")
