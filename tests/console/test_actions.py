@@ -264,6 +264,9 @@ def test_import_follow_cutover_and_rollback_can_be_previewed_and_undone(
         assert site.post("/migration/crm.sales/rollback").headers["location"].endswith("=1")
         assert "crm.sales" in names()
         rolled_back = undo(cut_over)
+        shown = site.get("/audit").text
+        assert "not in the catalog" in shown
+        assert "/tables/crm.sales" not in shown  # such a link would lead nowhere
         assert "<dd>rolled back</dd>" in rolled_back
         assert "imports the log again as crm.sales" in rolled_back
         assert "<dd>imported</dd>" in undo(rolled_back)

@@ -8,6 +8,7 @@ import json
 import re
 import threading
 import time
+from html import unescape
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -18,6 +19,8 @@ import pytest
 
 from deltasql.console import rows
 from deltasql.console.pages import sql as sql_page
+from deltasql.engine.query_limits import QueryLimits
+from deltasql.exceptions import TxnLogEngineError
 
 if TYPE_CHECKING:
     from tests.console.conftest import Site
@@ -171,11 +174,49 @@ def test_type_that_parquet_lacks_is_an_error_with_a_remedy(site: Site) -> None:
 
 @pytest.mark.everything("three values of 1 GB take several gigabytes of memory")
 def test_gigabyte_values_do_not_hang_a_request(site: Site) -> None:
-    sql = "SELECT repeat('y', 1000000000) AS long FROM range(3) t(n)"
-    started = time.monotonic()
-    assert site.post("/sql", {"sql": sql}).text.count("yyyyy…") == 3
-    assert site.post("/sql", {"sql": sql, "format": "csv"}).status_code == 400
-    assert time.monotonic() - started < 120
+    for value in ("{}", "[{}]", "{{'a': {}}}"):
+        long = value.format("repeat('y', 1000000000)")
+        sql = f"SELECT {long} AS long FROM range(3) t(n)"
+        started = time.monotonic()
+        assert site.post("/sql", {"sql": sql}).text.count("yyyyy…") == 3
+        assert site.post("/sql", {"sql": sql, "format": "csv"}).status_code == 400
+        assert time.monotonic() - started < 120, value
+
+
+NESTED = """
+SELECT [{0}] AS list, [[{0}], NULL] AS lists, {{'a b': {0}, 'n': 1}} AS pair, row({0}, 1) AS "row",
+  MAP {{'k': {0}}} AS map, array_value({0}, 'z') AS "array", [encode({0})] AS bytes,
+  range({1}) AS numbers, [{{'a': {0}}}] AS pairs, CAST(NULL AS STRUCT(a VARCHAR)) AS no_pair,
+  CAST(NULL AS VARCHAR[]) AS no_list, CAST(NULL AS MAP(VARCHAR, VARCHAR)) AS no_map
+"""
+
+
+def test_long_values_inside_nested_values_are_shortened_and_refused(site: Site) -> None:
+    short = NESTED.format("'y'", 3)
+    shown = site.post("/sql", {"sql": short})
+    assert shown.status_code == 200
+    for value in ('["y"]', '[["y"], null]', '{"a b": "y", "n": 1}', "[0, 1, 2]", '["79"]'):
+        assert value in unescape(shown.text), value
+    (row,) = csv.DictReader(io.StringIO(site.post("/sql", {"sql": short, "format": "csv"}).text))
+    assert json.loads(row["pair"]) == {"a b": "y", "n": 1}
+    assert json.loads(row["array"]) == ["y", "z"]
+    assert json.loads(row["row"]) == {"1": "y", "2": 1}
+    assert (row["no_pair"], row["no_list"], row["no_map"]) == ("", "", "")
+    long = NESTED.format("repeat('y', 3000000)", 3_000_000)
+    limits = QueryLimits(shorten=100)
+    (batch,) = site.catalog.query(long, limits=limits).read_all().to_batches()
+    assert batch.nbytes < 3000
+    found = batch.to_pylist()[0]
+    assert found["list"] == ["y" * 100]
+    assert found["pair"] == {"a b": "y" * 100, "n": 1}
+    assert found["map"] == [("k", "y" * 100)]
+    assert found["array"] == ["y" * 100, "z"]
+    assert found["numbers"] == list(range(100))
+    assert (found["no_pair"], found["no_list"], found["no_map"]) == (None, None, None)
+    for column in ("list", "lists", "pair", "row", "map", "array", "bytes", "numbers", "pairs"):
+        sql = f'SELECT "{column}" AS long FROM ({long})'
+        with pytest.raises(TxnLogEngineError, match="a value of the column long has more than"):
+            site.catalog.query(sql, limits=QueryLimits(longest_value=100_000)).read_all()
 
 
 def test_text_that_starts_like_a_formula_is_escaped_in_csv(site: Site) -> None:

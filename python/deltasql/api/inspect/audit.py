@@ -22,9 +22,10 @@ class AuditEntry(Report):
     at: datetime
     user: str
     action: str
-    table: str | None  # None: the table does not exist any more
+    table: str | None  # None: the table was removed from the database
     version: int | None
     txn_id: str | None
+    is_dropped: bool  # the table is not in the catalog any more
 
 
 def audit_log(catalog: BaseCatalog, *, limit: int, cursor: str | None) -> Page[AuditEntry]:
@@ -44,7 +45,8 @@ def audit_log(catalog: BaseCatalog, *, limit: int, cursor: str | None) -> Page[A
             table=None if name is None else join_table_name(namespace, name),
             version=version,
             txn_id=txn_id,
+            is_dropped=name is None or dropped_at_ms is not None,
         )
-        for _, at_ms, user, action, namespace, name, version, txn_id in rows
+        for _, at_ms, user, action, namespace, name, version, txn_id, dropped_at_ms in rows
     )
     return Page(items, write_cursor("audit", rows[-1][1], rows[-1][0]) if more else None)

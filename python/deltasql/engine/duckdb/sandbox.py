@@ -31,6 +31,7 @@ from deltasql.engine.duckdb.engine import (
     scan_errors,
     struct_variant,
 )
+from deltasql.engine.duckdb.long_values import has_row, length, shortened
 from deltasql.engine.duckdb.scan import as_pattern
 from deltasql.engine.query_limits import NO_LIMITS, Interrupt, QueryLimits
 from deltasql.exceptions import InvalidQueryError, TxnLogEngineError
@@ -55,8 +56,7 @@ _FORMS = {
     "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
     "summarize": "SELECT * FROM (SUMMARIZE {sql})",
 }
-# The strings and bytes in a batch must not exceed 2 GiB, so long values are shortened or refused.
-_LENGTHS = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length"}
+_LONGEST = 2**31 - 1  # elements of a value; DuckDB has no longer ones
 _VALUES_HELP = "Select fewer columns, or parts of long values, for example with left(column, 1000)."
 _NAMES_HELP = "Correct the query; `deltasql schema TABLE` lists the columns of a table."
 
@@ -166,28 +166,29 @@ class _Deadline:
 
 
 def _with_limited_values(cursor: duckdb.DuckDBPyConnection, sql: str, limits: QueryLimits) -> str:
-    """Return a query with the same rows, whose long strings and bytes are shortened or refused."""
+    """Return a query with the same rows, whose long values are shortened or refused.
+
+    The strings and bytes in a batch of DuckDB must not exceed 2 GiB.
+    """
     if limits.shorten is None and limits.longest_value is None:
         return sql
-    columns = cursor.execute(f"DESCRIBE {sql}").fetchall()
-    kinds = [kind if kind in _LENGTHS else "" for _, kind, *_ in columns]
-    if not any(kinds):
-        return sql
+    titles = [title for title, *_ in cursor.execute(f"DESCRIBE {sql}").fetchall()]
     # The names of columns may repeat, so the inner query gets names of its own.
-    names = [f"column_{number}" for number in range(len(columns))]
+    names = [f"column_{number}" for number in range(len(titles))]
+    source = f"({sql}) AS result({', '.join(names)})"
+    kinds = [kind for _, kind, *_ in cursor.execute(f"FROM {source} LIMIT 0").description]
     shown = []
-    for name, kind, (title, *_) in zip(names, kinds, columns, strict=True):
+    for name, kind, title in zip(names, kinds, titles, strict=True):
+        size, most = length(kind, name), limits.longest_value
         value = name
-        if kind and limits.shorten is not None:
-            cut = "{0}[1:{1}]" if kind == "BLOB" else "left({0}, {1})"
-            value = cut.format(value, limits.shorten)
-        if kind and limits.longest_value is not None:
-            size, most = f"{_LENGTHS[kind]}({name})", limits.longest_value
+        if limits.shorten is not None or has_row(kind):  # Arrow cannot represent rows
+            value = shortened(kind, name, limits.shorten or _LONGEST) or name
+        if size is not None and most is not None:
             value = (
                 f"CASE WHEN {size} > {most} THEN error({_too_long(title, most)}) ELSE {value} END"
             )
         shown.append(f"{value} AS {exp.to_identifier(title, quoted=True).sql(DIALECT)}")
-    return f"SELECT {', '.join(shown)} FROM ({sql}) AS result({', '.join(names)})"  # noqa: S608
+    return f"SELECT {', '.join(shown)} FROM {source}"  # noqa: S608
 
 
 def _too_long(column: str, most: int) -> str:

@@ -335,7 +335,8 @@ WHERE v.table_id = $table_id AND v.operation = $operation
 ORDER BY v.version DESC LIMIT 1;
 
 -- name: audit_page
-SELECT a.audit_id, a.at_ms, a.user_name, a.action, t.namespace, t.name, a.version, a.txn_id
+SELECT a.audit_id, a.at_ms, a.user_name, a.action, t.namespace, t.name, a.version, a.txn_id,
+  t.dropped_at_ms
 FROM dl_audit_log a LEFT JOIN dl_tables t ON t.table_id = a.table_id
 WHERE a.at_ms < $before_ms OR (a.at_ms = $before_ms AND a.audit_id < $before_id)
 ORDER BY a.at_ms DESC, a.audit_id DESC LIMIT $limit;
