@@ -173,14 +173,16 @@ def test_type_that_parquet_lacks_is_an_error_with_a_remedy(site: Site) -> None:
 
 
 @pytest.mark.everything("three values of 1 GB take several gigabytes of memory")
-def test_gigabyte_values_do_not_hang_a_request(site: Site) -> None:
-    for value in ("{}", "[{}]", "{{'a': {}}}"):
-        long = value.format("repeat('y', 1000000000)")
-        sql = f"SELECT {long} AS long FROM range(3) t(n)"
-        started = time.monotonic()
-        assert site.post("/sql", {"sql": sql}).text.count("yyyyy…") == 3
-        assert site.post("/sql", {"sql": sql, "format": "csv"}).status_code == 400
-        assert time.monotonic() - started < 120, value
+def test_gigabyte_values_do_not_hang_a_request(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_page, "TIMEOUT_S", 600.0)  # other tests use the processor, too
+    for value in ("{}", "[{}]"):
+        sql = f"SELECT {value.format('repeat(chr(121), 1000000000)')} AS long FROM range(3) t(n)"
+        for form, status in (({}, 200), ({"format": "csv"}, 400)):
+            started = time.process_time()
+            shown = site.post("/sql", {"sql": sql, **form}, timeout=600)
+            assert shown.status_code == status, value
+            assert len(shown.content) < 100_000
+            assert time.process_time() - started < 60, value
 
 
 NESTED = """
