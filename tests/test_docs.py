@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from docs import build
-from docs.tools import api, schema
+from docs.tools import api, hooks, schema
 from docs.tools.links import broken_links
 from docs.tools.menu import menu
 from docs.tools.ratios import PEERS, ratio, ratios
+from mkdocs.config.defaults import MkDocsConfig
 
 import deltasql
 import deltasql.aio
@@ -200,6 +201,19 @@ def public_objects() -> Iterator[tuple[str, object]]:
                 has_doc = callable(getattr(thing, member, None)) or isinstance(found, property)
                 if not member.startswith("_") and is_deltasql and has_doc:
                     yield f"{module.__name__}.{name}.{member}", found
+
+
+def test_repository_and_edit_links_come_from_the_project_metadata(tmp_path: Path) -> None:
+    (tmp_path / "Cargo.toml").write_text('[workspace.package]\nversion = "1.2.3"\n')
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[project]\n")
+    config = MkDocsConfig(config_file_path=str(tmp_path / "mkdocs.yml"))
+    config.site_name = "deltasql"
+    assert hooks.on_config(config).repo_url is None
+    assert config.site_name == "deltasql 1.2.3"
+    project.write_text('[project.urls]\nRepository = "https://git.example/deltasql.git"\n')
+    assert hooks.on_config(config).repo_url == "https://git.example/deltasql"
+    assert config.edit_uri == "edit/main/docs/"
 
 
 # What a new user looks for, and the page that has it.
