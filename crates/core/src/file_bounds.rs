@@ -7,8 +7,9 @@
 //! the lower bounds of all files, and the upper bounds of all files.
 use crate::keys::Key;
 
-/// The longest stored part of a bound, in bytes.
-const MAX_WIDTH: usize = 8;
+/// The longest stored part of a bound, in bytes. With the bounds of 256 files, a row stays below the
+/// 2,000 bytes above which PostgreSQL compresses it and moves it to another table.
+const MAX_WIDTH: usize = 3;
 
 /// What the statistics of a file say about the values of a column.
 #[derive(Clone, Debug)]
