@@ -310,7 +310,7 @@ def test_cutover_names_delta_spark_jobs_that_the_fence_stops(catalog: Catalog, p
     catalog.follow(str(place))
     (*_, warning) = catalog.cutover(NAME, fence=True, dry_run=True).warnings
     assert "Apache-Spark/4.2.0 Delta" in warning
-    assert f"deltasql table unfence default.{NAME}" in warning
+    assert f"deltasql table unfence {NAME}" in warning
 
 
 def test_fence_names_the_log_store_of_this_process(catalog: Catalog, location: str) -> None:

@@ -90,7 +90,7 @@ def test_followed_table_cannot_be_changed_through_sql(catalog: Catalog, place: P
     def check(write: str) -> None:
         with pytest.raises(TableFollowsError, match="deltasql follow") as caught:
             WRITES[write](catalog)
-        assert caught.value.table == f"default.{NAME}"
+        assert caught.value.table == NAME
         assert isinstance(caught.value, deltalake.exceptions.CommitFailedError)
         assert everything_below(place) == before
         assert catalog.table(NAME).version() == HEAD

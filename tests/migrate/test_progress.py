@@ -53,7 +53,7 @@ def test_verification_reports_the_progress_of_each_phase(catalog: Catalog, place
         "looking for files": (files, files, "files"),
         "reading data": (files, files, "files"),
     }
-    assert {each.table for each in steps_reported} == {f"default.{NAME}"}
+    assert {each.table for each in steps_reported} == {NAME}
 
 
 def test_cutover_and_rollback_report_progress(catalog: Catalog, place: Path) -> None:

@@ -47,7 +47,7 @@ def test_broken_constraint_is_the_error_of_the_python_verb(lake: Catalog, sql: A
         )
     # The first prefix is deltalake's, the second one that of all errors of the catalog.
     message = str(expected.value).removeprefix("Generic DeltaTable error: External error: ")
-    assert str(raised.value) == f"InvalidDataError: {message.replace(' (table: default.t)', '')}"
+    assert str(raised.value) == f"InvalidDataError: {message.replace(' (table: t)', '')}"
     assert mirrored(lake, "t") == [{"id": 1, "name": "a"}]
     assert lake.store.intents_before(2**60) == []
 
