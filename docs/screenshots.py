@@ -58,6 +58,7 @@ PAGES = {
     "mirror-table": "/mirror/audit.events",
     "maintenance": "/maintenance",
     "maintenance-table": "/maintenance/orders",
+    "migration": "/migration",
     "sql": "/sql",
     "health": "/health",
 }
@@ -75,7 +76,7 @@ def main(names: list[str]) -> None:
             take_all(browser, served.address, [name for name in wanted if name in QUIET])
         with (
             unwritable(folder / "lake" / "audit" / "events" / "_delta_log", catalog),
-            serving(catalog, allow_writes=True, token=TOKEN) as served,
+            serving(catalog, allow_writes=True, token=TOKEN, import_from=["/data/lake"]) as served,
         ):
             take_all(browser, served.address, [n for n in wanted if n not in QUIET], TOKEN)
         browser.close()

@@ -1,4 +1,4 @@
-"""The console in a browser: every page, keyboard, one maintenance action, a hostile name."""
+"""The console in a browser: every page, keyboard, an action, a hostile name, a sign-in."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from deltasql.console.server import serving
 from tests.conftest import new_catalog_uri
 from tests.console.conftest import HOSTILE, TOKEN, Site, new_shop, new_site
 from tests.console.test_actions import finished
+from tests.console.test_oidc import PORTS, console, issuer, needs_provider  # noqa: F401
 from tests.console.test_pages import PAGES
 from tests.selection import smoke
 
@@ -331,3 +332,27 @@ def test_expired_session_redirects_to_login(browser: Browser, shop: Catalog) -> 
             page.evaluate("void fetchPart('/tables/orders/figures')")
             page.wait_for_url("**/login")
             page.get_by_role("heading", name="Sign in").wait_for()
+
+
+@needs_provider
+def test_user_of_a_provider_signs_in_and_out(
+    browser: Browser,
+    shop: Catalog,
+    issuer: str,  # noqa: F811
+) -> None:
+    with console(shop, issuer, PORTS[1]) as site:
+        context = browser.new_context(base_url=site.served.address)
+        page = context.new_page()
+        page.goto("/tables/orders")  # leads to the page for signing in
+        page.get_by_role("link", name="Sign in with").click()
+        page.wait_for_url(f"{issuer}/**")  # another site, so strict cookies are not sent back
+        page.fill("[name=login]", "olga")
+        page.fill("[name=password]", "any")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Continue").click()
+        page.get_by_role("heading", name="Catalog").wait_for()
+        assert page.get_by_text("olga@example.com").is_visible()
+        assert page.get_by_text("Writes allowed").is_visible()
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_role("heading", name="Sign in").wait_for()
+        context.close()

@@ -26,8 +26,6 @@ from tests.console.test_actions import finished
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser
-
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
@@ -69,13 +67,13 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def console(shop: Catalog, issuer: str, **options: Any) -> Iterator[Site]:
+def console(shop: Catalog, issuer: str, port: int = PORTS[0], **options: Any) -> Iterator[Site]:
     """Serve a console whose users the provider signs in."""
     roles = {"operators": frozenset({"operators"}), "readers": frozenset({"staff"})}
     chosen = {"client_id": "console", "client_secret": SECRET, "scopes": ("groups",), **roles}
     settings = OidcSettings(issuer=issuer, **{**chosen, **options})
     with (
-        serving(shop, port=PORTS[0], oidc=settings, allow_writes=True) as served,
+        serving(shop, port=port, oidc=settings, allow_writes=True) as served,
         httpx.Client(base_url=served.address, timeout=60) as client,
     ):
         yield Site(served, shop, client)
@@ -279,26 +277,6 @@ def test_cookies_are_strict_and_secure_behind_tls(shop: Catalog, issuer: str) ->
         assert signed_in.status_code == 200
         session = signed_in.headers["set-cookie"]
         assert {"HttpOnly", "Secure", "SameSite=strict"} <= set(session.split("; "))
-
-
-@needs_provider
-def test_browser_signs_in_and_out(browser: Browser, shop: Catalog, issuer: str) -> None:
-    with console(shop, issuer) as site:
-        context = browser.new_context(base_url=site.served.address)
-        page = context.new_page()
-        page.goto("/tables/orders")  # leads to the page for signing in
-        page.get_by_role("link", name="Sign in with").click()
-        page.wait_for_url(f"{issuer}/**")  # another site, so strict cookies are not sent back
-        page.fill("[name=login]", "olga")
-        page.fill("[name=password]", "any")
-        page.keyboard.press("Enter")
-        page.get_by_role("button", name="Continue").click()
-        page.get_by_role("heading", name="Catalog").wait_for()
-        assert page.get_by_text("olga@example.com").is_visible()
-        assert page.get_by_text("Writes allowed").is_visible()
-        page.get_by_role("button", name="Sign out").click()
-        page.get_by_role("heading", name="Sign in").wait_for()
-        context.close()
 
 
 def test_provider_that_cannot_be_reached_is_named(shop: Catalog) -> None:
