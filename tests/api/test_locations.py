@@ -265,6 +265,7 @@ def as_release_0_1_0(catalog: Catalog, *tables: tuple[str, Path | str]) -> None:
         session.script("DROP TABLE dl_table_locations")
         session.script("DROP TABLE dl_identity_numbers")
         session.script("DROP TABLE dl_audit_log")
+        session.script("ALTER TABLE dl_file_stats DROP COLUMN file_bounds")
         if catalog.store.dialect.name != "duckdb":
             session.script("DROP INDEX dl_add_files_outside")
         session.commit()
