@@ -39,7 +39,7 @@ _PROGRAM = 'from deltasql.cli.main import main; main(prog_name="deltasql")'
 # What rich draws between hiding and showing the cursor.
 _PROGRESS = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(?:\r?\x1b\[1A\x1b\[2K)?", re.DOTALL)
 URI = f"deltasql://sqlite/{PLACE}/shop.db"
-# Each command runs on a terminal of 80 columns.
+# Each command runs on a terminal that is 80 characters wide.
 COMMANDS = {
     "query-20-columns": "deltasql query 'SELECT * FROM wide20'",
     "query-60-columns": "deltasql query 'SELECT * FROM wide60'",
@@ -120,7 +120,7 @@ def take_terminal(browser: Browser, command: str, path: Path) -> None:
 
 
 def output(command: str) -> str:
-    """Return what a command prints on a terminal of 80 columns, without its progress display."""
+    """Return what a command prints on a terminal of 80 characters, without progress."""
     process, descriptor = pty.fork()
     if process == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))

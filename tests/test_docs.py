@@ -249,7 +249,7 @@ def test_search_finds_guides_first(site: Path) -> None:
 
 
 def first_found(browser: Browser, address: str, words: str) -> str:
-    """Return the page that the search of the site shows first."""
+    """Return the first result of the site search."""
     page = browser.new_page()
     page.goto(address)
     box = page.locator("input.md-search__input")

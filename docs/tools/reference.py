@@ -103,7 +103,8 @@ def cli_page() -> str:
     intro = (
         "Every command takes its catalog from `--uri`, `--catalog` (a name in the configuration) "
         "or `DELTASQL_URI`. The options of `deltasql` itself, such as `--uri`, `--format` and "
-        "`--wide`, can follow the command. Results go to stdout, messages to stderr.\n\n"
+        "`--wide`, may also be placed after the command. Results go to stdout, messages to "
+        "stderr.\n\n"
         + table(("exit code", "meaning"), EXIT_CODES)
         + "\n\n[The guide](../guides/cli.md) introduces the commands."
     )

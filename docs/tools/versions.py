@@ -72,12 +72,13 @@ def versions_page() -> str:
             "`make compat` runs these checks with the newest patch of each release. *from 4.2* "
             "means that Spark has what the feature needs since 4.2.",
             _pyspark(),
-            "Limits of older releases: the Python API on Spark Connect needs 4.1. On 4.0, an "
-            "INSERT into a table of the Spark catalog must have all columns: give NULL or DEFAULT. "
-            "The options `maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream with "
-            '`format("deltasql")` need 4.2. There is no build of delta-spark for Spark 4.3. '
-            "Releases before 4.0 and after 4.3 are refused before anything is written. In the "
-            "table, *not run* means that no result is recorded for this patch yet.",
+            "Limits by release: the Python API on Spark Connect needs Spark 4.1 or later. On 4.0, "
+            "an INSERT into a table of the Spark catalog must have all columns: give NULL or "
+            "DEFAULT. The options `maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream with "
+            '`format("deltasql")` need 4.2 or later. On 4.3, nothing is compared with delta-spark, '
+            "which has no build for it. Releases before 4.0 and after 4.3 are refused before "
+            "anything is written. In the table, *not run* means that no result is recorded for "
+            "this patch release yet.",
             "## Databases that hold the log",
             "A release that is not allowed is refused when the catalog is opened, before anything "
             "is written. SQLite 3.37 is the first release with STRICT tables.",

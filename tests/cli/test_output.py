@@ -109,7 +109,7 @@ def test_long_values_are_shortened_before_columns_are_left_out() -> None:
     assert whole.lines[2] == "text  " + "x" * 300
 
 
-def test_empty_columns_and_then_the_last_ones_are_left_out() -> None:
+def test_empty_columns_are_left_out_first_then_the_last_columns() -> None:
     titles, row = ["name", "damage", "state", "size"], ["sales", "", "ACTIVE", "19.5 KiB"]
     sides = [False] * 4
     found = as_columns(titles, [row], right=sides, width=24, leave_out="last")

@@ -100,14 +100,14 @@ def begin(site: Site) -> str:
     return started.headers["location"]
 
 
-def come_back(site: Site, address: str) -> httpx.Response:
-    """Open the address to which the provider sends the browser."""
+def open_callback(site: Site, address: str) -> httpx.Response:
+    """Open the callback URL."""
     place = urlsplit(address)
     return site.get(f"{place.path}?{place.query}")
 
 
 def sign_in(site: Site, user: str) -> httpx.Response:
-    return come_back(site, at_provider(begin(site), user))
+    return open_callback(site, at_provider(begin(site), user))
 
 
 def changed(address: str, **values: str) -> str:
@@ -162,14 +162,14 @@ def test_users_without_a_role_are_told_why(shop: Catalog, issuer: str) -> None:
 
 
 @needs_provider
-def test_public_client_signs_in_with_pkce_alone(shop: Catalog, issuer: str) -> None:
+def test_client_without_secret_signs_in_with_pkce(shop: Catalog, issuer: str) -> None:
     with console(shop, issuer, client_id="public", client_secret=None) as site:
         asked = parse_qs(urlsplit(address := begin(site)).query)
         assert asked["code_challenge_method"] == ["S256"]
         assert asked["response_type"] == ["code"]
         assert len(asked["state"][0]) >= 20
         assert len(asked["nonce"][0]) >= 20
-        assert come_back(site, at_provider(address, "olga")).status_code == 200
+        assert open_callback(site, at_provider(address, "olga")).status_code == 200
         assert "Writes allowed" in site.get("/").text
     with console(shop, issuer, client_secret="wrong") as site:
         refused = sign_in(site, "olga")
@@ -187,29 +187,29 @@ def test_forged_answers_are_rejected(shop: Catalog, issuer: str) -> None:
             assert site.get("/").headers["location"] == "/login"
 
         answer = at_provider(begin(site), "olga")
-        is_rejected(come_back(site, changed(answer, state="x" * 30)), EXPIRED)
+        is_rejected(open_callback(site, changed(answer, state="x" * 30)), EXPIRED)
         is_rejected(site.get("/oidc/callback"), EXPIRED)
         text = {"error": "access_denied", "error_description": "call 555-0100"}
         assert "555-0100" not in site.get(f"/oidc/callback?{urlencode(text)}").text
         # The ID token was issued for another request.
         answer = at_provider(changed(begin(site), nonce="y" * 30), "olga")
-        is_rejected(come_back(site, answer), "ID token")
-        # The code was issued for another code verifier.
+        is_rejected(open_callback(site, answer), "ID token")
+        # The authorization code was issued for another PKCE verifier.
         stolen = parse_qs(urlsplit(at_provider(begin(site), "olga")).query)["code"][0]
         answer = at_provider(begin(site), "rita")
-        is_rejected(come_back(site, changed(answer, code=stolen)), "invalid_grant")
+        is_rejected(open_callback(site, changed(answer, code=stolen)), "invalid_grant")
         # Another browser started the sign-in.
         answer = at_provider(begin(site), "olga")
         with httpx.Client(base_url=site.served.address) as other:
-            is_rejected(come_back(Site(site.served, shop, other), answer), EXPIRED)
-        # The user refused at the provider.
+            is_rejected(open_callback(Site(site.served, shop, other), answer), EXPIRED)
+        # The user denied consent at the provider.
         refused = at_provider_refused(begin(site))
-        is_rejected(come_back(site, refused), "access_denied")
-        # An answer works once.
+        is_rejected(open_callback(site, refused), "access_denied")
+        # The callback URL works once.
         answer = at_provider(begin(site), "olga")
-        assert come_back(site, answer).status_code == 200
+        assert open_callback(site, answer).status_code == 200
         site.post("/logout")
-        is_rejected(come_back(site, answer), EXPIRED)
+        is_rejected(open_callback(site, answer), EXPIRED)
 
 
 def at_provider_refused(address: str) -> str:
@@ -241,13 +241,13 @@ def test_expired_sign_ins_and_sessions_are_rejected(
         real = time.time  # the cookies of the client live for ten minutes
         with monkeypatch.context() as patch:
             patch.setattr(time, "time", lambda: real() + 300)
-            refused = come_back(site, answer)
+            refused = open_callback(site, answer)
         assert refused.status_code == 403
         assert "has expired: sign in again, and check the clocks" in refused.text
         answer = at_provider(begin(site), "olga")
         with monkeypatch.context() as patch:
             patch.setattr("deltasql.console.oidc.time", Later(601))
-            assert EXPIRED in come_back(site, answer).text
+            assert EXPIRED in open_callback(site, answer).text
         sign_in(site, "olga")
         assert site.get("/").status_code == 200
         with monkeypatch.context() as patch:
@@ -271,9 +271,9 @@ def test_cookies_are_strict_and_secure_behind_tls(shop: Catalog, issuer: str) ->
         assert {"HttpOnly", "Secure", "SameSite=lax", "Path=/oidc"} <= set(login.split("; "))
         asked = parse_qs(urlsplit(address).query)
         assert asked["redirect_uri"] == ["https://console.example.com/oidc/callback"]
-        # httpx does not send cookies that are Secure over HTTP.
+        # httpx does not send `Secure` cookies over plain HTTP.
         client.headers["Cookie"] = login.split(";")[0]
-        signed_in = come_back(site, at_provider(address, "rita"))
+        signed_in = open_callback(site, at_provider(address, "rita"))
         assert signed_in.status_code == 200
         session = signed_in.headers["set-cookie"]
         assert {"HttpOnly", "Secure", "SameSite=strict"} <= set(session.split("; "))

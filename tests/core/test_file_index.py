@@ -93,7 +93,7 @@ def test_ranges_are_at_most_range_size_long() -> None:
     assert rows[0][3:5] == (_core.encode_key("long", "0"), _core.encode_key("long", "3"))
 
 
-def test_files_of_a_range_are_found_by_their_own_bounds() -> None:
+def test_files_in_a_range_are_found_by_the_bounds_of_each_file() -> None:
     adds = [add(str(i), i * 617 % 1000, i * 617 % 1000 + 20) for i in range(0, 1000, 10)]
     indexed = _core.index_files([*adds, AddFile("b", {}, 1, 2)], COLUMNS[:1], [], 1, 64)
     rows = [(first, last, packed) for _, first, last, *_, packed in indexed.stats]

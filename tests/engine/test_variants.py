@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KIND = pa.struct([("metadata", pa.binary()), ("value", pa.binary())])
-# The type of the typed columns, and the values.
+# The Arrow type of the shredded column, and values to store in it.
 SHREDDED = {
     "INTEGER": ["7", "-1::INTEGER", "'text'", "[1]", "NULL"],
     "BIGINT": ["9000000000::BIGINT", "1.5::DOUBLE", "{'a': 1}"],
@@ -50,7 +50,7 @@ SHREDDED = {
 }
 
 
-def test_typed_columns_are_joined_to_the_values_that_duckdb_reads(tmp_path: Path) -> None:
+def test_shredded_variants_merge_to_the_values_that_duckdb_reads(tmp_path: Path) -> None:
     database = duckdb.connect()
 
     def check(kind: str) -> None:
@@ -84,7 +84,7 @@ def test_typed_columns_are_joined_to_the_values_that_duckdb_reads(tmp_path: Path
     check_each(SHREDDED, check)
 
 
-def test_large_objects_and_lists_have_larger_numbers(tmp_path: Path) -> None:
+def test_large_objects_and_lists_use_wider_counts_and_offsets(tmp_path: Path) -> None:
     database, path = duckdb.connect(), str(tmp_path / "large.parquet")
     fields = ", ".join(f"'k{n}': {'$$' + 'v' * n + '$$'}" for n in range(300))
     options = "FORMAT parquet, SHREDDING {'v': 'STRUCT(k7 VARCHAR, k299 INTEGER)'}"

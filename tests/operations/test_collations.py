@@ -81,7 +81,7 @@ def test_collations_are_kept_in_every_operation(lake: Catalog) -> None:
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_comparisons_by_a_collation_are_refused(lake: Catalog) -> None:
+def test_comparisons_of_collated_columns_are_refused(lake: Catalog) -> None:
     before, version = rows(lake), lake.table("t").version()
     statements = (
         "DELETE FROM t WHERE name = 'a'",

@@ -111,9 +111,7 @@ def test_variants_keep_their_bytes_in_every_operation(lake: Catalog, case: str) 
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_shredded_variants_are_read_and_written_without_typed_columns(
-    lake: Catalog, tmp_path: Path
-) -> None:
+def test_shredded_variants_are_read_and_rewritten_unshredded(lake: Catalog, tmp_path: Path) -> None:
     lake.sql(
         "CREATE TABLE t (id INT, v VARIANT) TBLPROPERTIES ('delta.enableVariantShredding' = 'true')"
     )

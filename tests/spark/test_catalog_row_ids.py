@@ -101,7 +101,7 @@ def test_rows_keep_the_ids_that_all_engines_read(
         forget(spark)
         theirs = spark.sql(f"SELECT {IDS} FROM delta.`{lake.table('t').location}`")
         assert by_id([tuple(row) for row in theirs.collect()]) == through_catalog, statement
-        # Rows of before keep their ids; new rows have ids that no row had.
+        # The rows in `before` keep their ids; new rows have ids that no row had.
         old = {n: row_id for n, (row_id, _) in before.items()}
         old |= {n + 100: old[n] for n in (1, 80) if n in old}
         new = {row_id for n, (row_id, _) in through_catalog.items() if n not in old}
@@ -109,7 +109,7 @@ def test_rows_keep_the_ids_that_all_engines_read(
             n: old[n] for n in through_catalog if n in old
         }
         assert new.isdisjoint(old.values()), statement
-        # The last commits of the rows are the same as those of the embedded engine.
+        # The row commit versions are the same as those of the embedded engine.
         assert {n: version for n, (_, version) in through_catalog.items()} == {
             n: version for n, (_, version) in ids(lake, "o").items()
         }, statement

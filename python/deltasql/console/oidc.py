@@ -74,8 +74,8 @@ class OidcSettings:
         place = urlsplit(self.issuer)
         if place.scheme != "https" and not (place.scheme == "http" and _is_local(place.hostname)):
             raise TxnLogConfigError(
-                f"{self.issuer} is not the URL of an OpenID Connect provider with TLS",
-                help="Give the issuer as the provider writes it, such as https://sso.example.com.",
+                f"{self.issuer} is not an https:// address of an OpenID Connect provider",
+                help="Give the issuer as in the provider's metadata: https://sso.example.com.",
             )
 
 
@@ -157,7 +157,7 @@ class OidcSignIn:
         return SignedIn(user, self._role(user, claims))
 
     def _flow(self, request: Request) -> tuple[str, dict[str, Any] | None]:
-        """Return the id in the cookie, and what was kept for it if it has not expired."""
+        """Return the id in the cookie and the state of its sign-in; None if that has expired."""
         given = request.cookies.get(_COOKIE, "")
         with self._guard:
             ends_at, flow = self._pending.get(given, (0.0, {}))
@@ -209,7 +209,7 @@ class OidcSignIn:
         return found
 
     async def _claims(self, request: Request) -> Mapping[str, Any]:
-        # Before the message of an error is shown: the provider, and not a link, must have sent it.
+        # Check the state first, so that a forged link cannot make the console show its message.
         state = request.query_params.get("state")
         if not await self._client.framework.get_state_data(request.session, state):
             raise SignInError(400, EXPIRED)
@@ -264,8 +264,8 @@ class OidcSignIn:
             return Role.READER
         raise SignInError(
             403,
-            f"{user} may not use this console: the claim {self.claim} has no value that --reader "
-            "or --operator names.",
+            f"{user} may not use this console: no value of the claim {self.claim} is one of those "
+            "given with --reader or --operator.",
         )
 
 

@@ -173,8 +173,8 @@ class TableFollowsError(TxnLogTransactionError):
 
     default_message = "the table follows a log that other programs write, so it is read-only here"
     default_help = (
-        "Write to the table's path and refresh with `deltasql follow`, or move its authority to "
-        "the database with `deltasql cutover`."
+        "Write to the table's path and refresh with `deltasql follow`, or let the database manage "
+        "the table with `deltasql cutover`."
     )
 
 

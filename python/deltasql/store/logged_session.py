@@ -33,7 +33,7 @@ def logged(sessions: AbstractContextManager[Session]) -> Iterator[Session]:
 
 @contextmanager
 def timed_statement(name: str) -> Iterator[dict[str, Any]]:
-    """Log a statement after the block has run it; the block can add fields."""
+    """Log a statement with the time of the block, which may add fields to the log line."""
     started, fields = time.perf_counter(), dict[str, Any]()
     yield fields
     ms = round((time.perf_counter() - started) * 1000, 1)

@@ -67,7 +67,7 @@ class TableRow:
 
     @property
     def full_name(self) -> str:
-        """The name for users: `sales`, or `crm.sales` in another namespace."""
+        """The name that users see: `sales` in the default namespace, `crm.sales` in another."""
         return join_table_name(self.namespace, self.name)
 
     @property

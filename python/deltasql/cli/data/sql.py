@@ -47,10 +47,11 @@ def sql(
 
     `-` reads the statements from stdin.
 
-    The SQL is that of Delta on Spark; `deltasql query` has DuckDB's SQL for queries. Statements are
-    separated by semicolons. Each is one commit, except between BEGIN and COMMIT. The first
-    statement that fails ends the command, and an open transaction is rolled back. With --dry-run,
-    all statements run in one transaction that is rolled back, and VACUUM lists files.
+    The SQL is that of Delta on Spark. (For queries in DuckDB's SQL, use `deltasql query`.)
+    Statements are separated by semicolons. Each is one commit, except between BEGIN and COMMIT. The
+    first statement that fails ends the command, and an open transaction is rolled back. With
+    --dry-run, all statements run in one transaction that is rolled back, and VACUUM only lists the
+    files.
 
     \b
     Example:

@@ -50,8 +50,8 @@ def verify(
 
     Without TABLE, all tables are compared.
 
-    The exit code is 1 if they differ. Every commit and checkpoint is compared; the table state and
-    the data are compared only at the chosen versions.
+    Every commit and checkpoint is compared; the table state and the data are compared only at the
+    chosen versions. The exit code is 1 if anything differs.
 
     \b
     Example:

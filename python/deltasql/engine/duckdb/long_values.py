@@ -48,7 +48,7 @@ def shortened(kind: DuckDBPyType, value: str, most: int, depth: int = 0) -> str 
         parts = [(name, part, short(inner, part, depth)) for name, inner, part in fields]
         if all(name and each is None for name, _, each in parts):
             return None
-        # The fields of a row have no names, so they get their numbers: Arrow needs different names.
+        # The fields of a row have no names. Arrow needs unique ones, so they are numbered.
         named = [
             f"{exp.to_identifier(name or str(number), quoted=True).sql(DIALECT)} := {each or part}"
             for number, (name, part, each) in enumerate(parts, 1)

@@ -184,7 +184,10 @@ def _with_id(number: int | None) -> dict[str, str] | None:
 def _stored_type(
     arrow: pa.DataType, data_type: DataType, mode: str | None, ids: Mapping[str, int], path: str
 ) -> pa.DataType:
-    """Return the type in files. `ids` has the ids of elements, keys and values, by their path."""
+    """Return a type as it is stored in Parquet files.
+
+    `ids` has the field id of each list element, map key and map value by its path.
+    """
 
     def inner(field: pa.Field, kind: DataType, name: str) -> pa.Field:
         here = f"{path}.{name}"

@@ -64,12 +64,12 @@ def _encoded(group: Any, ids: Sequence[Ids]) -> list[bytes | None]:
 
 
 def _parts(array: Any) -> dict[str, Any]:
-    """Return the fields of a struct by name, null where the struct is null."""
+    """Return a dict: field name → array of the field, which is null where the struct is null."""
     return dict(zip((member.name for member in array.type), array.flatten(), strict=True))
 
 
 def _objects(typed: Any, rest: Sequence[bytes | None], ids: Sequence[Ids]) -> list[bytes | None]:
-    """Join the fields that have a column with those in the binary `rest`."""
+    """Merge the fields that are stored as columns with those in the binaries `rest`."""
     members = {name: _encoded(group, ids) for name, group in _parts(typed).items()}
     found: list[bytes | None] = []
     for row, is_object in enumerate(typed.is_valid().to_pylist()):
@@ -126,7 +126,7 @@ def _primitive(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
 
 
 def _number(kind: pa.DataType) -> tuple[int, str]:
-    """Return the number of a type and how its values are packed."""
+    """Return the type id of a primitive type, and the `struct` format of its values."""
     if pa.types.is_timestamp(kind):
         first = 18 if kind.unit == "ns" else 12
         return (first if kind.tz else first + 1), "<q"
@@ -141,7 +141,9 @@ def _number(kind: pa.DataType) -> tuple[int, str]:
         pa.time64("us"): (17, "<q"),
     }
     if kind not in known:
-        raise pa.ArrowNotImplementedError(f"a part of a variant has the type {kind}")
+        raise pa.ArrowNotImplementedError(
+            f"variants with values of the type {kind} are not supported"
+        )
     return known[kind]
 
 

@@ -24,7 +24,7 @@ _BY_NUMBER = (exp.Group, exp.Order)
 
 
 def reject_collated(resolved: exp.Expr) -> None:
-    """Raise if an expression does more with a column that has a collation than to copy it."""
+    """Raise if an expression does anything with a collated column but copy it, or test for null."""
     for node in resolved.walk():
         if COLLATED in node.meta and node is not resolved and not isinstance(node.parent, exp.Is):
             raise _not_compared(node.name)

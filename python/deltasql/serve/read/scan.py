@@ -103,10 +103,10 @@ def _row_count(listed: pa.Table) -> int | None:
 
 
 def _files(live: LiveFiles, partitions: Sequence[int]) -> list[tuple[Any, ...]]:
-    """Return each file as a tuple: its URL, size, modification time, partition and deleted rows.
+    """Return each file as a tuple: URL, size, modification time, partition, vector of deleted rows.
 
-    A query of all files of a large table waits for this list, so it is made of columns. The garbage
-    collector stops tracking tuples of atomic values, and would visit lists again and again.
+    A query of a large table waits for this list, so `zip` builds it from whole columns. The garbage
+    collector stops tracking tuples of atomic values; it would visit lists again and again.
     """
     listed = live.listed
     paths, sizes = listed["path"].to_pylist(), listed["size"].to_pylist()
