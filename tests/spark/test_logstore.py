@@ -282,18 +282,6 @@ def test_vacuum_of_delta_spark_keeps_files_of_the_latest_version(
 
 
 @pytest.mark.everything(MORE)
-def test_commit_that_deltasql_cannot_keep_is_refused_by_name(
-    spark: SparkSession, lake: Catalog, path: str
-) -> None:
-    feature = "delta.feature.catalogManaged"
-    with pytest.raises(Exception, match=r"UnsupportedFeatureError.*catalogManaged"):
-        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{feature}' = 'supported')")
-    append(spark, path, 4)
-    assert ids(lake) == [1, 2, 3, 4]
-    assert_published(lake)
-
-
-@pytest.mark.everything(MORE)
 def test_path_writer_without_the_log_store_is_detected(
     spark: SparkSession, lake: Catalog, path: str
 ) -> None:
