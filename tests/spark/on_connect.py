@@ -325,11 +325,18 @@ def test_writes_that_would_not_change_the_catalog_are_rejected(
         "saveAsTable": partial(frame.write.format("deltasql").saveAsTable, "new"),
         "append": partial(frame.write.format("deltasql").mode("append").saveAsTable, "default.new"),
         "writeTo": frame.writeTo("new").using("deltasql").create,
+        "default": partial(frame.write.saveAsTable, "new"),
+        "default overwrite": partial(frame.write.mode("overwrite").saveAsTable, "default.t"),
     }
     for name, call in calls.items():
-        with pytest.raises(PySparkException, match=r"Help: |PYTHON_DATA_SOURCE_ERROR"):
+        default = {"spark.sql.sources.default": "deltasql"} if "default" in name else {}
+        with (
+            settings(spark, default),
+            pytest.raises(PySparkException, match=r"Help: |PYTHON_DATA_SOURCE_ERROR"),
+        ):
             call()
         assert not spark.catalog.tableExists("default.new"), name
+        assert not spark.catalog.tableExists("default.t"), name
     spark.sql("DROP VIEW t")
     assert lake.table("t").version() == 0
 
