@@ -23,7 +23,7 @@ PROBE = Path(__file__).parent / "kernel" / "KernelProbe.java"
 
 def probe(path: str) -> tuple[str, str]:
     """Return what the kernel reads, and what happens when it commits."""
-    jars = [f"{JARS}/kernel/*", f"{Path(pyspark.__file__).parent}/jars/*"]
+    jars = [f"{JARS}/kernel/*", f"{JARS}/*", f"{Path(pyspark.__file__).parent}/jars/*"]
     ended = subprocess.run(
         ["java", "-cp", ":".join(jars), str(PROBE), path], capture_output=True, text=True
     )
