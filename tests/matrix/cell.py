@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.matrix.behaviours import BEHAVIOURS
 
 ROOT = Path(__file__).parents[2]
-_TIMEOUT_S = 1_800
+_TIMEOUT_S = 7_200
 CODE = "exit code"
 """The name of the result of a process that printed none."""
 
