@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help editor demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
+.PHONY: help editor demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after bench-quick serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -141,6 +141,7 @@ python-test: tools setup jar jars browser pooler  ## Run the Python tests, with 
 
 test-everything: setup jar jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (several hours)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25
+	$(MAKE) bench-quick
 
 test-matrix: setup jar jars pooler  ## Run one behaviour suite with every supported database, store and engine (hours; finished cells are not run again)
 	$(BIN)/python -m tests.matrix; code=$$?; $(BIN)/python docs/build.py; exit $$code
@@ -155,6 +156,9 @@ baseline: setup  ## Build the wheel of 0.1.0 outside this folder, for `make befo
 
 before-after: setup jars  ## Compare this tree with 0.1.0, deltalake, DuckLake and plain SQL in one run
 	$(BIN)/python -m benchmarks.before_after
+
+bench-quick: setup  ## Fail if commits or planning became slower than 0.1.0, or slower beside plain SQL than recorded (five minutes)
+	$(BIN)/python -m benchmarks.guard
 
 serializability: setup  ## Run many concurrent clients for an hour, and check that one serial order explains all their results
 	$(BIN)/python tests/server.py $(BIN)/python -m tests.serializability --minutes 60

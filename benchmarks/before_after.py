@@ -95,9 +95,18 @@ def eight_processes(job: Job) -> Figures:
 
 def bulk_commit(job: Job) -> Figures:
     """Files per second of the slowest of three commits with 100,000 files each."""
+    return _bulk_rate(job, 100_000)
+
+
+def middle_commit(job: Job) -> Figures:
+    """Files per second of the slowest of three commits with 10,000 files each."""
+    return _bulk_rate(job, 10_000)
+
+
+def _bulk_rate(job: Job, files: int) -> Figures:
     from benchmarks.workload import batch
 
-    contender, files = _contender(job), 100_000
+    contender = _contender(job)
     contender.create(1)
     rates = []
     for step in range(3):
@@ -106,6 +115,25 @@ def bulk_commit(job: Job) -> Figures:
         contender.commit(0, native)
         rates.append(files / (time.perf_counter() - start))
     return {"files/s": min(rates)}
+
+
+def skipping(job: Job) -> Figures:
+    """Milliseconds, in a new process, of finding 40 of 40,000 files by an unclustered column."""
+    from benchmarks.cold import Request, measure
+    from benchmarks.workload import batch, predicates
+
+    contender, files = _contender(job), 40_000
+    made = Path(job.folder) / "made"
+    if not made.exists():
+        contender.create(1)
+        contender.commit(0, contender.native(batch(0, files, files)))
+        contender.close()
+        made.touch()
+    predicate = predicates(files)[2]
+    samples = [measure(Request(contender.unconnected(), "plan", predicate.sql)) for _ in range(3)]
+    if any(each.files != len(predicate.files) for each in samples):
+        raise RuntimeError(f"{job.system} finds {samples}, not {len(predicate.files)} files")
+    return {"ms": statistics.median(each.total_seconds for each in samples) * 1000}
 
 
 def open_and_list(job: Job) -> Figures:
@@ -196,6 +224,10 @@ CASES: dict[str, Case] = {
     "bulk commit": Case(
         bulk_commit, {"sqlite": ("floor",), "postgres": ("floor",)}, more_is_better=True
     ),
+    "middle commit": Case(
+        middle_commit, {"sqlite": ("floor",), "postgres": ("floor",)}, more_is_better=True
+    ),
+    "skipping": Case(skipping, {"sqlite": (), "postgres": ()}, keeps_data=True),
     "open and list": Case(
         open_and_list, {"sqlite": ("deltalake",), "postgres": ("deltalake",)}, keeps_data=True
     ),

@@ -34,6 +34,7 @@ __all__ = [
     "canonical_path",
     "encode_commit",
     "encode_key",
+    "files_between",
     "index_files",
     "key_bounds",
     "nests_too_deep",
