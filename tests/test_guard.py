@@ -35,7 +35,7 @@ def test_figures_within_their_limits_are_no_problem() -> None:
         (row("middle commit", 100.0, 100.0, 230.0), ["2.30", "recorded are 1.50"]),
     ],
 )
-def test_figure_outside_its_limit_is_reported(changed: dict[str, object], words: list[str]) -> None:
+def test_ratio_outside_its_limit_is_reported(changed: dict[str, object], words: list[str]) -> None:
     (line,) = guard.problems([changed], RECORDED)
     assert all(word in line for word in words), line
 

@@ -115,7 +115,7 @@ def weight(page: str) -> float:
 
 
 def menu(pages: list[str]) -> list[dict[str, Any]]:
-    """Return the menu of these pages: missing pages are omitted, new folders are last."""
+    """Return the pages in the order of `MENU`. Folders that it does not name come last."""
     named = {f"{name}.md" for entries in MENU.values() for name in _names(entries)}
     known = [(title, _entries(wanted, pages, named)) for title, wanted in MENU.items()]
     placed = set(_flat([found for _, found in known]))

@@ -193,7 +193,7 @@ SELECT [{0}] AS list, [[{0}], NULL] AS lists, {{'a b': {0}, 'n': 1}} AS pair, ro
 """
 
 
-def test_long_values_inside_nested_values_are_shortened_and_refused(site: Site) -> None:
+def test_long_nested_values_are_shortened_on_pages_and_refused_in_downloads(site: Site) -> None:
     short = NESTED.format("'y'", 3)
     shown = site.post("/sql", {"sql": short})
     assert shown.status_code == 200

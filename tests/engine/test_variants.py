@@ -1,4 +1,4 @@
-"""Variants that files store in typed columns are read as the binaries that they stand for."""
+"""Shredded variants are read as the binaries that an unshredded file would have."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_shredded_variants_merge_to_the_values_that_duckdb_reads(tmp_path: Path)
     check_each(SHREDDED, check)
 
 
-def test_large_objects_and_lists_use_wider_counts_and_offsets(tmp_path: Path) -> None:
+def test_large_variants_use_wider_counts_and_offsets(tmp_path: Path) -> None:
     database, path = duckdb.connect(), str(tmp_path / "large.parquet")
     fields = ", ".join(f"'k{n}': {'$$' + 'v' * n + '$$'}" for n in range(300))
     options = "FORMAT parquet, SHREDDING {'v': 'STRUCT(k7 VARCHAR, k299 INTEGER)'}"

@@ -33,7 +33,7 @@ def probe(path: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_kernel_reads_a_fenced_table_and_refuses_to_commit(
+def test_java_kernel_reads_a_fenced_table_and_refuses_to_commit(
     catalog_uri: DeltaSqlUri, tmp_path: Path, checkpointed: bool
 ) -> None:
     with open_catalog(catalog_uri, table={"data_root": str(tmp_path / "lake")}) as catalog:

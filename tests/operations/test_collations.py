@@ -28,7 +28,7 @@ def field(name: str, data_type: object, /, **collations: str) -> dict[str, objec
     return {"name": name, "type": data_type, "nullable": True, "metadata": metadata}
 
 
-# As Spark writes the schema of a table with collated columns.
+# The schema of a table with collated columns, as Spark writes it.
 STRUCT = {"type": "struct", "fields": [field("inner", "string", inner="spark.UTF8_LCASE")]}
 ARRAY = {"type": "array", "elementType": "string", "containsNull": True}
 SCHEMA = json.dumps(

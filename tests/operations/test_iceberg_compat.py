@@ -153,7 +153,7 @@ def test_arrays_without_ids_in_files_prevent_version_2(lake: Catalog) -> None:
     lake.sql(f"CREATE TABLE t (id INT, l ARRAY<INT>) TBLPROPERTIES ({NAMES})")
     enable = "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true')"
     lake.sql("INSERT INTO t VALUES (1, array(1))")
-    with pytest.raises(UnsupportedFeatureError, match="lack the ids of the elements"):
+    with pytest.raises(UnsupportedFeatureError, match="lack the field ids of array elements"):
         lake.sql(enable)
     lake.sql("DELETE FROM t")
     lake.sql(enable)

@@ -317,8 +317,8 @@ def _sign_in_by_provider(request: PageRequest) -> Response:
 
     def signed_in() -> Response:
         found = oidc.complete(request.http)
-        # A page, because a redirect would continue the navigation that the provider's page
-        # started, and browsers would not send the new cookie with it: it is SameSite=Strict.
+        # Answer with a page, not with a redirect: a redirect would continue a navigation from
+        # another site, so browsers would not send the new cookie, which is SameSite=Strict.
         response = request.page("signed_in.html", user=found.user)
         set_session_cookie(request.http, response, access.start_session(found.user, found.role))
         return response

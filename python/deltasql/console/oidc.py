@@ -143,7 +143,7 @@ class OidcSignIn:
         return response
 
     def complete(self, request: Request) -> SignedIn:
-        """Exchange the code that the browser brings for an ID token, and return its user.
+        """Exchange the authorization code in the request for an ID token, and return its user.
 
         Raises SignInError if the sign-in was not started in this browser in the last ten minutes,
         if the provider refused it, or if the user may not use the console.

@@ -282,7 +282,7 @@ class TableStage:
         return reserve(self.staged, *self._identity(column), count)
 
     def move_mark(self, column: str, value: int) -> None:
-        """Let an identity column continue after a value that a row has."""
+        """Move the high-water mark of an identity column past a value that a row has."""
         move_mark(self.staged, *self._identity(column), value)
         self.record_read_version()
 

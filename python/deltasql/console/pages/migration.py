@@ -1,4 +1,4 @@
-"""The migration pages: import and follow logs, and move the authority of a table."""
+"""The migration pages: import and follow logs, and choose who accepts commits: log or database."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class DuckDbEngine:
     def scan(self, files: LiveFiles, *, positions: bool = False) -> Relation:
         """Return the live rows of files, with the columns in the order of the table."""
         # DuckDB truncates timestamps with a zone, and INT96 timestamps, to microseconds, so Arrow
-        # reads tables that have nanoseconds. DuckDB would also change variants that are null.
+        # reads tables that have nanoseconds. DuckDB would also change variant nulls to NULL.
         by_arrow = has_nanoseconds(files.schema) or has_variant(files.schema)
         local = [] if by_arrow else [f for f in files.files if f.address.startswith("/")]
         also = (FILE, ROW) if positions else ()

@@ -84,8 +84,8 @@ def write_files(
         )
     if has_nested_ids(plan.schema) and not plan.folder:
         raise UnsupportedFeatureError(
-            f"Spark does not write the ids of the elements of arrays and maps, which the table at "
-            f"{plan.location} needs",
+            f"the files at {plan.location} need the field ids of array elements and map entries, "
+            "which Spark does not write",
             features=("icebergCompatV2",),
             help="Write this table with the embedded engine.",
         )

@@ -119,7 +119,7 @@ def has_nested_ids(schema: StructType) -> bool:
 
 
 def lacks_nested_ids(schema: StructType) -> bool:
-    """Return whether an array or a map has no ids for its elements, keys and values."""
+    """Return whether an array element, or a key or value of a map, has no field id."""
     return any(
         set(_nested_paths(member)) - set(member.metadata.get(NESTED_IDS, ()))
         for member in _members(schema)

@@ -57,7 +57,7 @@ class Identity:
         return before if self.mark is None else self.later(before, self.rounded(self.mark))
 
     def rounded(self, value: int) -> int:
-        """Return the first value of the sequence that is not before a value.
+        """Return the first value of the sequence at or after a number, in step direction.
 
         >>> [Identity(start=1, step=3).rounded(value) for value in (4, 5)]
         [4, 7]

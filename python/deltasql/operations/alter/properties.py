@@ -97,7 +97,7 @@ def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
     if len(files) and (lacks_columns or lacks_ids or files["num_records"].null_count):
         what = "the partition columns" if lacks_columns else "the number of rows"
         if lacks_ids:
-            what = "the ids of the elements of arrays and maps"
+            what = "the field ids of array elements and map entries"
         raise UnsupportedFeatureError(
             f"{min(new)} cannot be enabled: the existing files lack {what}",
             features=tuple(new),

@@ -97,11 +97,11 @@ def reject_materialized(stage: TableStage) -> None:
 
 @adds_table_to_errors
 def reject_nested_ids(stage: TableStage) -> None:
-    """Raise if files must contain ids of elements of arrays and maps, which Spark leaves out."""
+    """Raise if files need field ids of array elements, which Spark does not write."""
     if has_nested_ids(stage.schema):
         raise UnsupportedFeatureError(
-            f"the files of {stage.name} must contain the ids of the elements of arrays and maps, "
-            "and Spark leaves them out",
+            f"the files of {stage.name} need the field ids of array elements and map entries, "
+            "which Spark does not write",
             features=("icebergCompatV2",),
             help="Write this table with the embedded engine.",
         )
