@@ -159,6 +159,20 @@ def test_users_without_a_role_are_told_why(shop: Catalog, issuer: str) -> None:
     with console(shop, issuer, readers=frozenset()) as site:
         sign_in(site, "gus")
         assert "Read-only" in site.get("/").text
+    with console(shop, issuer, readers=frozenset()) as site:
+        sign_in(site, "nemo")  # has no groups
+        assert "Read-only" in site.get("/").text
+
+
+@needs_provider
+def test_email_that_the_provider_did_not_verify_gives_no_role(shop: Catalog, issuer: str) -> None:
+    operators = frozenset({"olga@example.com"})
+    with console(shop, issuer, claim="email", operators=operators) as site:
+        refused = sign_in(site, "gus")  # entered the address of olga
+        assert refused.status_code == 403
+    with console(shop, issuer, claim="email", operators=operators) as site:
+        sign_in(site, "olga")
+        assert "Writes allowed" in site.get("/").text
 
 
 @needs_provider
@@ -309,7 +323,7 @@ def test_pages_of_the_provider_exist_only_with_one(shop: Catalog) -> None:
 
 @pytest.mark.parametrize("issuer", ["http://sso.example.com", "sso.example.com", "ftp://[::1]"])
 def test_issuer_must_use_tls(issuer: str) -> None:
-    with pytest.raises(TxnLogConfigError, match="TLS"):
+    with pytest.raises(TxnLogConfigError, match="https://"):
         OidcSettings(issuer=issuer, client_id="console")
 
 

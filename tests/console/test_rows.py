@@ -219,6 +219,19 @@ def test_long_nested_values_are_shortened_on_pages_and_refused_in_downloads(site
         sql = f'SELECT "{column}" AS long FROM ({long})'
         with pytest.raises(TxnLogEngineError, match="a value of the column long has more than"):
             site.catalog.query(sql, limits=QueryLimits(longest_value=100_000)).read_all()
+    for many in (
+        "list_transform(range(100000), lambda x: '')",
+        "map(range(100000), range(100000))",
+        "union_value(text := repeat('y', 3000000))",
+        "bitstring('1', 3000000)",
+    ):
+        with pytest.raises(TxnLogEngineError, match="a value of the column long has more than"):
+            site.catalog.query(
+                f"SELECT {many} AS long", limits=QueryLimits(longest_value=100_000)
+            ).read_all()
+    rows = "SELECT array_value(row(1, repeat('y', 3000)), row(3, 'z')) AS rows"
+    (found,) = site.catalog.query(rows, limits=limits).read_all().to_pylist()
+    assert found == {"rows": [{"1": 1, "2": "y" * 100}, {"1": 3, "2": "z"}]}
 
 
 def test_text_that_starts_like_a_formula_is_escaped_in_csv(site: Site) -> None:

@@ -332,7 +332,7 @@ def _or_problem(request: PageRequest, respond: Callable[[], Response]) -> Respon
     try:
         return respond()
     except SignInError as error:
-        _log.warning("sign-in failed: %s", error)
+        _log.warning("sign-in failed: %r", str(error))
         return request.page("login.html", error.status, problem=redact(str(error)))
 
 

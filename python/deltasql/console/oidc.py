@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CALLBACK = "/oidc/callback"
 _COOKIE = "deltasql_console_sign_in"
 _PENDING_S = 600
-_MAX_PENDING = 1000
+_MAX_PENDING = 10_000
 _TIMEOUT_S = 10.0
 _MAX_TEXT = 200
 _SIGNATURES = ("RS", "PS", "ES", "Ed")
@@ -72,6 +72,11 @@ class OidcSettings:
 
     def __post_init__(self) -> None:
         place = urlsplit(self.issuer)
+        if place.username or place.password:
+            raise TxnLogConfigError(
+                "the address of the OpenID Connect provider contains a user or a password",
+                help="Give only the issuer, such as https://sso.example.com.",
+            )
         if place.scheme != "https" and not (place.scheme == "http" and _is_local(place.hostname)):
             raise TxnLogConfigError(
                 f"{self.issuer} is not an https:// address of an OpenID Connect provider",
@@ -121,9 +126,7 @@ class OidcSignIn:
 
     def begin(self, request: Request) -> Response:
         """Redirect the browser to the provider."""
-        login, flow = self._flow(request)
-        if flow is None:
-            login, flow = secrets.token_urlsafe(32), {}
+        login, flow = secrets.token_urlsafe(32), dict[str, Any]()
         request.scope["session"] = flow
         address = f"{'https' if is_https(request) else 'http'}://{request.headers['host']}"
         response: Response = self._run(self._redirect(request, f"{address}{CALLBACK}"))
@@ -132,7 +135,7 @@ class OidcSignIn:
                 self._pending.pop(next(iter(self._pending)))
             self._pending[login] = (time.monotonic() + _PENDING_S, flow)
         response.set_cookie(
-            _COOKIE,
+            _cookie(request),
             login,
             httponly=True,
             secure=is_https(request),
@@ -148,23 +151,25 @@ class OidcSignIn:
         Raises SignInError if the sign-in was not started in this browser in the last ten minutes,
         if the provider refused it, or if the user may not use the console.
         """
-        _, flow = self._flow(request)
+        flow = self._flow(request)
         if flow is None:
             raise SignInError(400, EXPIRED)
         request.scope["session"] = flow
-        claims = self._run(self._claims(request))
-        user = _user(claims)
+        claims = dict(self._run(self._claims(request)))
+        if claims.get("email_verified") not in (True, "true"):
+            claims.pop("email", None)  # the user may have entered the address of somebody else
+        user = str(claims.get("email") or claims["sub"])[:_MAX_TEXT]
         return SignedIn(user, self._role(user, claims))
 
-    def _flow(self, request: Request) -> tuple[str, dict[str, Any] | None]:
-        """Return the id in the cookie and the state of its sign-in; None if that has expired."""
-        given = request.cookies.get(_COOKIE, "")
+    def _flow(self, request: Request) -> dict[str, Any] | None:
+        """Return the state of the sign-in that the cookie names; None if it has expired."""
+        given = request.cookies.get(_cookie(request), "")
         with self._guard:
             ends_at, flow = self._pending.get(given, (0.0, {}))
             if ends_at < time.monotonic():
                 self._pending.pop(given, None)
-                return given, None
-        return given, flow
+                return None
+        return flow
 
     def _run(self, work: Any) -> Any:
         """Run the client of Authlib, which is asynchronous, in this thread."""
@@ -198,7 +203,12 @@ class OidcSignIn:
                 503,
                 f"The provider {self._settings.issuer} cannot be reached: {error or 'timeout'}.",
             ) from error
-        except ValueError as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            RuntimeError,
+        ) as error:  # Authlib's, for bad metadata
             raise SignInError(
                 503, f"The answer of {self.host} is not OpenID Connect: check --oidc-issuer."
             ) from error
@@ -232,6 +242,7 @@ class OidcSignIn:
         """Return the metadata of the provider, which is loaded once."""
         metadata: dict[str, Any] = await self._client.load_server_metadata()
         if str(metadata.get("issuer", "")).rstrip("/") != self._settings.issuer.rstrip("/"):
+            metadata.pop("_loaded_at", None)  # so that the next sign-in loads it again
             raise SignInError(
                 503,
                 f"The provider calls itself {metadata.get('issuer')}, but --oidc-issuer is "
@@ -239,7 +250,7 @@ class OidcSignIn:
             )
         # Signatures with a public key only: not `none`, and not with the client's secret.
         key = "id_token_signing_alg_values_supported"
-        metadata[key] = [each for each in metadata.get(key, ()) if each.startswith(_SIGNATURES)]
+        metadata[key] = [each for each in metadata.get(key) or () if each.startswith(_SIGNATURES)]
         return metadata
 
     @property
@@ -250,6 +261,8 @@ class OidcSignIn:
         if not self._needs_claim:
             return Role.READER
         value = claims.get(self.claim)
+        if value is None and not self._settings.readers:
+            return Role.READER
         if value is None:
             raise SignInError(
                 403,
@@ -269,11 +282,9 @@ class OidcSignIn:
         )
 
 
-def _user(claims: Mapping[str, Any]) -> str:
-    """Return the name of a user: the email address, unless the provider did not verify it."""
-    email = claims.get("email")
-    is_verified = claims.get("email_verified", True) in (True, "true")
-    return str(email if email and is_verified else claims["sub"])[:_MAX_TEXT]
+def _cookie(request: Request) -> str:
+    # All ports of a host share cookies, so two consoles need different cookie names.
+    return f"{_COOKIE}_{request.url.port or 80}"
 
 
 def _is_local(host: str | None) -> bool:

@@ -98,6 +98,9 @@ def rollback(request: PageRequest) -> Response:
 
 def _hand_over(request: PageRequest, title: str, work: _HandOver) -> Response:
     name = request.catalog.inspect.table(request.name).name
+    expected = request.form.get("expected")
+    if expected is not None and expected != _identity(request.catalog, name):
+        raise HTTPException(409, f"{name} is not what it was after the action: look at it first.")
     is_check = request.form.get("check") == "yes"
     if not is_check and request.form.get("confirm") != "yes":
         return request.go(f"{_address(name)}?unconfirmed=1")
@@ -111,6 +114,12 @@ def _address(name: str) -> str:
     return f"/migration/{quoted(name)}"
 
 
+def _identity(catalog: Catalog, name: str) -> str:
+    """Return a text that changes if the name refers to another table, or its authority changes."""
+    row = catalog.table(name).row
+    return f"{row.table_uuid} {'follows' if row.is_following else 'manages'}"
+
+
 def _check_source(request: PageRequest, source: str) -> None:
     """Raise unless the console may read a log at this location.
 
@@ -121,8 +130,8 @@ def _check_source(request: PageRequest, source: str) -> None:
         raise HTTPException(400, "Give the location of the table.")
     try:
         key = location_key(source)
-    except TxnLogConfigError as error:
-        raise HTTPException(400, error.message or str(error)) from error
+    except (TxnLogConfigError, ValueError) as error:  # a path with a NUL is a ValueError
+        raise HTTPException(400, str(error)) from error
     if any(key.startswith(location_key(root)) for root in request.state.import_from):
         return
     if not any(is_same_location(source, each.location) for each in request.catalog.dropped()):
@@ -138,7 +147,7 @@ def _import(
     report = catalog.import_table(source, name=name, dry_run=is_check, on_progress=on_progress)
     undo = None
     if report.state == "imported" and report.table:
-        undo = _remove(report.table)
+        undo = _remove(catalog, report.table)
     return Done(
         _imported(report),
         undo=undo,
@@ -172,7 +181,7 @@ def _follow(catalog: Catalog, source: str, name: str | None, on_progress: OnProg
             ("Commits added", count(report.commits)),
             ("Files added", count(report.files)),
         ],
-        undo=_remove(report.table) if report.state == "followed" else None,
+        undo=_remove(catalog, report.table) if report.state == "followed" else None,
         notes=report.notes,
         opens=report.table,
     )
@@ -185,7 +194,7 @@ def _cutover(catalog: Catalog, name: str, is_check: bool, on_progress: OnProgres
     if report.state == "cut over":
         undo = Undo(
             f"{_address(name)}/rollback",
-            {"confirm": "yes"},
+            {"confirm": "yes", "expected": _identity(catalog, name)},
             "makes the log the authority again, and removes the table from the catalog",
         )
     return _handed_over(report, (label, count(report.caught_up)), undo)
@@ -224,10 +233,10 @@ def _handed_over(
     )
 
 
-def _remove(name: str) -> Undo:
+def _remove(catalog: Catalog, name: str) -> Undo:
     return Undo(
         f"{_address(name)}/rollback",
-        {"confirm": "yes"},
+        {"confirm": "yes", "expected": _identity(catalog, name)},
         "removes the table from the catalog; its log and its files stay",
     )
 

@@ -35,10 +35,10 @@ def shortened(kind: DuckDBPyType, value: str, most: int, depth: int = 0) -> str 
         return shortened(inner, each, most, level)
 
     if kind.id in ("list", "array"):
-        found = _transformed(_child(kind), value, short, depth)
-        if kind.id == "list":
-            return found or value
-        return None if found is None else f"CAST({found} AS {kind})"
+        # The result is a list, also of an array: its elements may have another type.
+        return _transformed(_child(kind), value, short, depth) or (
+            value if kind.id == "list" else None
+        )
     if kind.id == "map":
         inner = _children(kind)[1][1]
         found = _transformed(inner, f"map_values({value})", short, depth)
@@ -70,18 +70,21 @@ def length(kind: DuckDBPyType, value: str, depth: int = 0) -> str | None:
     """Return an expression for the approximate bytes of a value; None if it is never long."""
     if kind.id in _LENGTHS:
         return f"coalesce({_LENGTHS[kind.id]}({value}), 0)"
+    if kind.id in ("union", "bit"):
+        return f"coalesce(strlen(CAST({value} AS VARCHAR)), 0)"
     if kind.id in ("list", "array"):
         sizes = _transformed(_child(kind), value, length, depth)
-        if sizes is not None:
-            return f"coalesce(list_sum({sizes}), 0)"
-        return f"coalesce({_BYTES_OF_ELEMENT} * len({value}), 0)" if kind.id == "list" else None
+        sums = [] if sizes is None else [f"coalesce(list_sum({sizes}), 0)"]
+        if kind.id == "list":
+            sums.append(f"coalesce({_BYTES_OF_ELEMENT} * len({value}), 0)")
+        return " + ".join(sums) or None
     if kind.id == "map":
         parts = [
             _transformed(inner, f"map_{part}s({value})", length, depth)
             for part, inner in _children(kind)
         ]
         sums = [f"coalesce(list_sum({each}), 0)" for each in parts if each is not None]
-        return " + ".join(sums) or None
+        return " + ".join([*sums, f"coalesce({_BYTES_OF_ELEMENT} * cardinality({value}), 0)"])
     if kind.id == "struct":
         found = [length(inner, part, depth) for _, inner, part in _fields(kind, value)]
         return " + ".join(each for each in found if each is not None) or None
