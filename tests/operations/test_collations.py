@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.exceptions import TxnLogSchemaError, UnsupportedFeatureError
 from deltasql.model.schema.schema import StructType
 from tests.each import check_each
 from tests.operations.maintenance import open_lake, opened, published
@@ -101,6 +101,18 @@ def test_comparisons_of_collated_columns_are_refused(lake: Catalog) -> None:
         "SELECT t.id FROM t JOIN t AS u USING (name)",
         "SELECT name FROM t UNION SELECT plain FROM t",
         "ALTER TABLE t ADD CONSTRAINT c CHECK (name <> 'x')",
+        "SELECT id FROM t WHERE 'a' IN (SELECT name FROM t)",
+        "SELECT (SELECT name FROM t LIMIT 1) = 'a' AS x FROM t",
+        "WITH c(x) AS (SELECT name FROM t) SELECT * FROM c WHERE x = 'a'",
+        "SELECT * FROM (SELECT name FROM t) AS q(x) WHERE x = 'a'",
+        "SELECT * FROM (SELECT * FROM t) AS q WHERE id = 1",
+        "SELECT name, count(*) FROM t GROUP BY ALL",
+        "SELECT name FROM t ORDER BY ALL",
+        "SELECT t.id FROM t NATURAL JOIN t AS u",
+        "SELECT id FROM t WHERE s = named_struct('inner', 'a')",
+        "DELETE FROM t WHERE s = named_struct('inner', 'a')",
+        "DELETE FROM t WHERE s IN (s)",
+        "DELETE FROM t WHERE name IS NOT DISTINCT FROM 'a'",
     )
 
     def refuse(statement: str) -> None:
@@ -115,12 +127,27 @@ def test_comparisons_of_collated_columns_are_refused(lake: Catalog) -> None:
     assert (rows(lake), lake.table("t").version()) == (before, version)
 
 
+def test_overwrite_of_a_collated_partition_is_refused(lake: Catalog) -> None:
+    before, table = rows(lake), opened(lake)
+    with pytest.raises(UnsupportedFeatureError, match="collation"):
+        table.create_write_transaction(
+            [], "overwrite", table.schema(), partition_filters=[("name", "=", "a")]
+        )
+    with pytest.raises(TxnLogSchemaError, match="not a partition column"):
+        table.create_write_transaction(
+            [], "overwrite", table.schema(), partition_filters=[("plain", "=", "a")]
+        )
+    assert rows(lake) == before
+
+
 def test_queries_that_do_not_compare_collated_columns_run(lake: Catalog) -> None:
     queries = {
         "SELECT name AS x, s.inner FROM t WHERE plain = 'a'": 1,
         "SELECT id FROM t WHERE name IS NULL": 0,
         "SELECT plain, count(*) FROM t GROUP BY plain ORDER BY plain": 3,
         "SELECT t.name FROM t JOIN t AS u ON t.id = u.id": 3,
+        "SELECT name FROM t WHERE id IN (SELECT id FROM t WHERE plain = 'a')": 1,
+        "SELECT id, name FROM t ORDER BY id": 3,
     }
 
     def count(query: str) -> None:

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _NULL, _TRUE, _FALSE = b"\x00", b"\x04", b"\x08"
+_OBJECT = 2
+"""The type of an object, in the lowest two bits of its first byte."""
 _DECIMALS = ((9, 8, 4), (18, 9, 8), (38, 10, 16))
 """Most digits, number of the type, and bytes."""
-Ids = dict[str, int]
-"""The numbers of the field names in the metadata of one value."""
+Names = list[str]
+"""The field names in the metadata of one value, in the order of their ids; they may repeat."""
 
 
 def unshredded(array: Any, kind: pa.DataType) -> pa.StructArray:
@@ -36,8 +38,8 @@ def unshredded(array: Any, kind: pa.DataType) -> pa.StructArray:
     metadata = parts["metadata"].cast(pa.binary())
     if "typed_value" in parts:
         known = _parts(array)["metadata"].to_pylist()
-        ids = [{} if each is None else _ids(each) for each in known]
-        values = _encoded(array, ids)
+        names = [[] if each is None else _names(each) for each in known]
+        values = _encoded(array, names)
         value = pa.array([_NULL if each is None else each for each in values], pa.binary())
     else:
         value = parts["value"].cast(pa.binary())
@@ -45,7 +47,7 @@ def unshredded(array: Any, kind: pa.DataType) -> pa.StructArray:
     return pa.StructArray.from_arrays([metadata, value], fields=fields, mask=array.is_null())
 
 
-def _encoded(group: Any, ids: Sequence[Ids]) -> list[bytes | None]:
+def _encoded(group: Any, names: Sequence[Names]) -> list[bytes | None]:
     """Return the binaries of a group of `value` and `typed_value`; None for a missing value."""
     parts = _parts(group)
     value, typed = parts.get("value"), parts.get("typed_value")
@@ -53,9 +55,9 @@ def _encoded(group: Any, ids: Sequence[Ids]) -> list[bytes | None]:
     if typed is None:
         return rest
     if pa.types.is_struct(typed.type):
-        return _objects(typed, rest, ids)
+        return _objects(typed, rest, names)
     if pa.types.is_list(typed.type) or pa.types.is_large_list(typed.type):
-        return _arrays(typed, rest, ids)
+        return _arrays(typed, rest, names)
     encode, numbers = _primitive(typed)
     return [
         left if each is None else encode(each)
@@ -68,30 +70,34 @@ def _parts(array: Any) -> dict[str, Any]:
     return dict(zip((member.name for member in array.type), array.flatten(), strict=True))
 
 
-def _objects(typed: Any, rest: Sequence[bytes | None], ids: Sequence[Ids]) -> list[bytes | None]:
+def _objects(
+    typed: Any, rest: Sequence[bytes | None], names: Sequence[Names]
+) -> list[bytes | None]:
     """Merge the fields that are stored as columns with those in the binaries `rest`."""
-    members = {name: _encoded(group, ids) for name, group in _parts(typed).items()}
+    members = {name: _encoded(group, names) for name, group in _parts(typed).items()}
     found: list[bytes | None] = []
     for row, is_object in enumerate(typed.is_valid().to_pylist()):
         left = rest[row]
         if not is_object:
             found.append(left)
             continue
-        fields = {} if left is None else _fields(left, ids[row])
+        if left is not None and left[0] & 3 != _OBJECT:
+            raise pa.ArrowInvalid("a shredded variant object has a value that is not an object")
+        fields = {} if left is None else _fields(left, names[row])
         for name, values in members.items():
             value = values[row]
             if value is not None:
                 fields[name] = value
-        found.append(_object(fields, ids[row]))
+        found.append(_object(fields, names[row]))
     return found
 
 
-def _arrays(typed: Any, rest: Sequence[bytes | None], ids: Sequence[Ids]) -> list[bytes | None]:
+def _arrays(typed: Any, rest: Sequence[bytes | None], names: Sequence[Names]) -> list[bytes | None]:
     first, *_ = offsets = typed.offsets.to_pylist()
     ends = [offset - first for offset in offsets]
     values = typed.values.slice(first, ends[-1])
     lengths = [end - start for start, end in pairwise(ends)]
-    of_element = [each for each, length in zip(ids, lengths, strict=True) for _ in range(length)]
+    of_element = [each for each, length in zip(names, lengths, strict=True) for _ in range(length)]
     elements = [_NULL if each is None else each for each in _encoded(values, of_element)]
     return [
         _array(elements[start:end]) if is_array else left
@@ -127,7 +133,7 @@ def _primitive(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
 
 def _number(kind: pa.DataType) -> tuple[int, str]:
     """Return the type id of a primitive type, and the `struct` format of its values."""
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) and kind.unit in ("us", "ns"):
         first = 18 if kind.unit == "ns" else 12
         return (first if kind.tz else first + 1), "<q"
     known = {
@@ -180,14 +186,17 @@ def _array(elements: Sequence[bytes]) -> bytes:
     return b"".join([bytes([header]), count, *_integers(ends, size), *elements])
 
 
-def _object(fields: Mapping[str, bytes], ids: Ids) -> bytes:
-    names = sorted(fields, key=str.encode)
-    numbers, values = [ids[name] for name in names], [fields[name] for name in names]
+def _object(fields: Mapping[str, bytes], names: Names) -> bytes:
+    ids = {name: number for number, name in enumerate(names)}
+    if not ids.keys() >= fields.keys():
+        raise pa.ArrowInvalid("a shredded variant has a field that its metadata does not name")
+    ordered = sorted(fields, key=str.encode)
+    numbers, values = [ids[name] for name in ordered], [fields[name] for name in ordered]
     ends = _ends(values)
     size, id_size = _size(ends[-1]), _size(max(numbers, default=0))
-    is_large = len(names) > 255
+    is_large = len(ordered) > 255
     header = (is_large << 4 | id_size - 1 << 2 | size - 1) << 2 | 2
-    count = len(names).to_bytes(4 if is_large else 1, "little")
+    count = len(ordered).to_bytes(4 if is_large else 1, "little")
     return b"".join(
         [bytes([header]), count, *_integers(numbers, id_size), *_integers(ends, size), *values]
     )
@@ -208,7 +217,7 @@ def _integers(numbers: Sequence[int], size: int) -> list[bytes]:
     return [number.to_bytes(size, "little") for number in numbers]
 
 
-def _fields(value: bytes, ids: Ids) -> dict[str, bytes]:
+def _fields(value: bytes, names: Names) -> dict[str, bytes]:
     """Return the fields of an object."""
     header = value[0] >> 2
     count_size = 4 if header >> 4 & 1 else 1
@@ -220,22 +229,19 @@ def _fields(value: bytes, ids: Ids) -> dict[str, bytes]:
     content = value[start + count * id_size + (count + 1) * size :]
     # Values may be in another order than the names.
     ends = dict(pairwise(sorted(set(offsets))))
-    names = {number: name for name, number in ids.items()}
     return {
         names[number]: content[offset : ends[offset]]
         for number, offset in zip(numbers, offsets[:-1], strict=True)
     }
 
 
-def _ids(metadata: bytes) -> Ids:
-    """Return the numbers of the field names in the metadata of a value."""
+def _names(metadata: bytes) -> Names:
+    """Return the field names in the metadata of a value."""
     size = (metadata[0] >> 6) + 1
     count = int.from_bytes(metadata[1 : 1 + size], "little")
     offsets = _read(metadata, 1 + size, count + 1, size)
     texts = metadata[1 + size + (count + 1) * size :]
-    return {
-        texts[start:end].decode(): number for number, (start, end) in enumerate(pairwise(offsets))
-    }
+    return [texts[start:end].decode() for start, end in pairwise(offsets)]
 
 
 def _read(content: bytes, start: int, count: int, size: int) -> list[int]:

@@ -32,9 +32,9 @@ from sqlglot.tokenizer_core import TokenType
 from deltasql.exceptions import TxnLogSchemaError, UnsupportedReleaseError
 from deltasql.exceptions.prefixes import AMBIGUOUS_ERROR, FIELD_ERROR, PARSER_ERROR
 from deltasql.model.schema.schema import (
-    COLLATIONS,
     LeafColumn,
     StructType,
+    is_collated,
     nearest,
     resolve_column,
 )
@@ -249,7 +249,7 @@ def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
         for key in keys:
             resolved = exp.Bracket(this=resolved, expressions=[exp.Literal.string(key)])
         resolved.meta["delta_type"] = leaf.type if not keys else None
-        if COLLATIONS in leaf.metadata:
+        if is_collated(leaf.type, leaf.metadata):
             resolved.meta[COLLATED] = True
         reference.replace(resolved)
     inner: exp.Expr = wrapper.this

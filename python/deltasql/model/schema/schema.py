@@ -207,6 +207,16 @@ def has_variant(data_type: DataType) -> bool:
     return "variant" in nested_types(data_type)
 
 
+def is_collated(data_type: DataType, metadata: Mapping[str, object]) -> bool:
+    """Return whether a column with this type and metadata, or a field in it, has a collation."""
+    return COLLATIONS in metadata or any(
+        COLLATIONS in member.metadata
+        for kind in nested_types(data_type)
+        if isinstance(kind, StructType)
+        for member in kind.fields
+    )
+
+
 def has_order(data_type: DataType) -> bool:
     """Return whether columns of this type have a minimum and a maximum in the statistics."""
     return isinstance(data_type, str) and data_type not in _UNORDERED and is_primitive(data_type)

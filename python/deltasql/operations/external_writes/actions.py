@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from deltasql.commit.staged import actions_from
+from deltasql.exceptions import TxnLogSchemaError
 from deltasql.model.actions import AddFile, RemoveFile
 from deltasql.model.protocol import upgraded_protocol
 from deltasql.model.schema.column_mapping import with_new_columns_mapped
 from deltasql.model.schema.convert import schema_from_any
+from deltasql.operations.rewrite import in_partitions
 from deltasql.operations.write import MODES, check_modes
 from deltasql.storage.location import parse_location
 
@@ -60,6 +62,14 @@ def stage_actions(
     if mode == "overwrite":
         predicate = stage.predicate(partition_filters) if partition_filters else None
         replaced = stage.files(predicate)
+        if predicate is not None:
+            if not predicate.partition_only:
+                raise TxnLogSchemaError(
+                    f"partition_filters of {stage.name} name a column that is not a partition "
+                    "column",
+                    help="Filter on partition columns, or overwrite rows with write_deltalake.",
+                )
+            replaced = in_partitions(stage, replaced, predicate) if len(replaced) else replaced
         stage.remove(replaced)
         wanted = schema_from_any(schema)
         changes_schema = wanted != stage.schema

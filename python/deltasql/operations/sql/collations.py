@@ -12,71 +12,92 @@ from sqlglot import exp
 
 from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.predicates.parser import COLLATED
-from deltasql.model.schema.schema import COLLATIONS, StructType, nested_types
+from deltasql.model.schema.schema import is_collated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from deltasql.model.schema.schema import StructField
+    from deltasql.model.schema.schema import StructType
 
-_ANY_ROWS = (exp.Distinct, exp.SetOperation)
-_BY_NUMBER = (exp.Group, exp.Order)
+_ANY_COLUMNS = (exp.Distinct, exp.SetOperation, exp.Columns)
+"""Parts of a query that can compare columns, or pass them on, without naming them."""
 
 
 def reject_collated(resolved: exp.Expr) -> None:
     """Raise if an expression does anything with a collated column but copy it, or test for null."""
     for node in resolved.walk():
-        if COLLATED in node.meta and node is not resolved and not isinstance(node.parent, exp.Is):
+        if COLLATED in node.meta and node is not resolved and not _is_tested_for_null(node):
             raise _not_compared(node.name)
 
 
 def reject_collated_query(query: exp.Query, schemas: Iterable[StructType]) -> None:
     """Raise if a query could compare or sort by a column that has a collation.
 
-    The query may return such columns, and test whether they are null.
+    The outermost SELECT may return such columns, and test whether they are null. Queries inside it
+    must not return them, because it could compare the result under another name.
     """
     names = {
-        field.name.casefold() for each in schemas for field in each.fields if _is_collated(field)
+        field.name.casefold()
+        for each in schemas
+        for field in each.fields
+        if is_collated(field.type, field.metadata)
     }
     if not names:
         return
-    aliases = [each for each in query.find_all(exp.Alias) if isinstance(each.this, exp.Column)]
-    before = 0
-    while before < len(names):  # an alias of an inner query can have another alias
-        before = len(names)
-        names |= {each.alias.casefold() for each in aliases if _names(each.this) & names}
+    if _compares_unnamed_columns(query):
+        raise _not_compared(min(names))
+    for alias in query.find_all(exp.Alias):
+        if any(_names(each) & names for each in alias.find_all(exp.Column)):
+            names.add(alias.alias.casefold())
     for column in query.find_all(exp.Column):
-        if _names(column) & names and not _is_shown(column):
+        if _names(column) & names and not _is_shown(column, query):
             raise _not_compared(column.name)
     for join in query.find_all(exp.Join):
         for column in join.args.get("using") or ():
             if column.name.casefold() in names:
                 raise _not_compared(column.name)
-    hidden = any(each.find(exp.Literal) for each in query.find_all(*_BY_NUMBER))
-    if hidden or query.find(*_ANY_ROWS) is not None:
-        raise _not_compared(min(names))
 
 
-def _is_collated(field: StructField) -> bool:
-    return COLLATIONS in field.metadata or any(
-        COLLATIONS in member.metadata
-        for kind in nested_types(field.type)
-        if isinstance(kind, StructType)
-        for member in kind.fields
-    )
+def _compares_unnamed_columns(query: exp.Query) -> bool:
+    if query.find(*_ANY_COLUMNS) is not None:
+        return True
+    inner = (each for each in query.find_all(exp.Select) if each is not query)
+    if any(each.is_star for each in inner):
+        return True
+    if any(each.args.get("all") or each.find(exp.Literal) for each in query.find_all(exp.Group)):
+        return True
+    if any(each.method.upper() == "NATURAL" for each in query.find_all(exp.Join)):
+        return True
+    for each in query.find_all(exp.Ordered):
+        if isinstance(each.this, exp.Literal) or each.this.name.upper() == "ALL":
+            return True
+    tables = {each.alias_or_name.casefold() for each in query.find_all(exp.Table, exp.CTE)}
+    columns = query.find_all(exp.Column)
+    return any(each.name.casefold() in tables for each in columns)  # a row, as a value
 
 
 def _names(column: exp.Column) -> set[str]:
     """Return the parts of a name, of which one can be a struct that contains the column."""
-    return {part.name.casefold() for part in column.parts}
+    names = {part.name.casefold() for part in column.parts}
+    place: exp.Expr = column
+    while isinstance(place.parent, exp.Dot):
+        place = place.parent
+        names.add(place.expression.name.casefold())
+    return names
 
 
-def _is_shown(column: exp.Column) -> bool:
+def _is_shown(column: exp.Column, query: exp.Query) -> bool:
+    """Return whether the outermost SELECT returns a column as it is, or tests it for null."""
     place: exp.Expr = column
     while isinstance(place.parent, exp.Alias | exp.Dot):
         place = place.parent
-    is_returned = isinstance(place.parent, exp.Select) and place.arg_key == "expressions"
-    return is_returned or isinstance(place.parent, exp.Is)
+    is_returned = place.parent is query and place.arg_key == "expressions"
+    return is_returned or _is_tested_for_null(place)
+
+
+def _is_tested_for_null(node: exp.Expr) -> bool:
+    parent = node.parent
+    return isinstance(parent, exp.Is) and isinstance(parent.expression, exp.Null)
 
 
 def _not_compared(name: str) -> UnsupportedFeatureError:
