@@ -262,7 +262,7 @@ def test_extension_adds_statements_of_delta(lake: Catalog, sql: Any, tables: Non
     assert sql("SELECT count(*), '@0' FROM lake.default.stock@0 AS s") == [(1, "@0")]
     sql("-- the first version\nRESTORE TABLE lake.`default`.stock TO VERSION AS OF 0")
     assert sql("DESCRIBE HISTORY lake.default.stock LIMIT 1")[0][4] == "RESTORE"
-    assert sql("desc detail lake.default.stock")[0][2] == "default.stock"
+    assert sql("desc detail lake.default.stock")[0][2] == "stock"
     sql("CREATE TABLE lake.default.copy SHALLOW CLONE lake.default.stock VERSION AS OF 1")
     assert sql("SELECT count(*) FROM lake.default.copy") == [(2,)]
 

@@ -492,7 +492,12 @@ def _add_group(commits: list[Commit]) -> None:
     if len(commits) < 2:
         return
     participants = [
-        {"table": c.table.full_name, "id": c.table.table_uuid, "version": c.version}
+        # Always with the namespace: a rebuild reads the name from here.
+        {
+            "table": f"{c.table.namespace}.{c.table.name}",
+            "id": c.table.table_uuid,
+            "version": c.version,
+        }
         for c in commits
     ]
     for commit, own in zip(commits, participants, strict=True):
