@@ -74,6 +74,7 @@ def test_error_of_a_role_that_may_not_upgrade_the_schema_names_the_remedy(
         session.script("DROP TABLE dl_table_locations")
         session.script("DROP TABLE dl_identity_numbers")
         session.script("DROP TABLE dl_audit_log")
+        session.script("ALTER TABLE dl_file_stats DROP COLUMN file_bounds")
         session.script("DROP INDEX dl_add_files_outside")
         session.script("DELETE FROM dl_migrations WHERE version >= 4")
     with pytest.raises(SchemaVersionError, match="permission denied") as caught:
