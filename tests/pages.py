@@ -33,7 +33,6 @@ REASONS = (
     "it installs",
     "it is a whole command of make",
     "it needs a cluster",
-    "it needs a provider",
     "it serves until it is stopped",
     "its library is not installed here",
 )
