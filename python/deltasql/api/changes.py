@@ -155,7 +155,7 @@ class ChangeCursor:
         first = self._position.version + 1
         _check_from(feed, first, head.version)
         for batch, following in _with_next(feed.between(engine, first, head.version)):
-            # Versions come in order: all versions before that of the next row are complete.
+            # Versions are read in order, so all versions before that of the next row are complete.
             if following is None:
                 self._reach(head.version)
             else:

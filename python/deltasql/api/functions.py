@@ -267,7 +267,7 @@ def sql(
     config: Config | None = None,
     **settings: Any,
 ) -> pa.Table:
-    """Run one SQL statement on the tables of a catalog: its URI, its name, or an open Catalog.
+    """Run one SQL statement on the tables of a catalog, given by URI, by name or as a Catalog.
 
     The statement is one commit. `parameters` are the values of `:name` (a dict) or of `?` (a list).
     Statements are written in Spark's SQL; see `deltasql docs sql`. `SqlSession` runs several

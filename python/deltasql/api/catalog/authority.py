@@ -160,7 +160,7 @@ def _blocked_jobs(catalog: BaseCatalog, table: TableRow) -> list[str]:
 def _check_log_is_ours(catalog: BaseCatalog, table: TableRow) -> None:
     """Raise if another program has committed to the log: its commit would conflict with the fence.
 
-    Such a commit could then only be rejected, not adopted.
+    After the fence, that commit could only be rejected, not adopted.
     """
     storage = open_storage(table.location, catalog.config.storage)
     version = foreign_version(catalog.store, table, storage)

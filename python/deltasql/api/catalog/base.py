@@ -1,6 +1,6 @@
 """BaseCatalog: the database of a catalog, and its tables by name.
 
-Transactions, the mirror and reports use this class. `Catalog` extends it, and offers all of them.
+Transactions, the mirror and reports use this class. `Catalog` extends it with methods for them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class BaseCatalog:
         self.committer = Committer(self.store, self.config)
         self.log_ahead = LogAheadCheck(self.store, self.config)
         self.has_log_store = False
-        """Whether delta-spark commits through this process with the LogStore of deltasql."""
+        """Whether delta-spark jobs with the LogStore of deltasql commit through this process."""
 
     def tables(self, namespace: str | None = None) -> list[CatalogTable]:
         """List all tables, or those of one namespace, sorted by namespace and name."""
@@ -113,7 +113,7 @@ def spelling_of(catalog: BaseCatalog, name: str) -> str:
     if catalog.exists(name) or not catalog.store.exists():
         return name
     namespace, short = wanted = tuple(part.casefold() for part in split_table_name(name))
-    # Only for ASCII letters do all databases convert case in the same way.
+    # All databases convert the case of ASCII letters in the same way, but not of other letters.
     known = (
         catalog.store.query("names_alike", namespace=namespace, name=short)
         if "".join(wanted).isascii()

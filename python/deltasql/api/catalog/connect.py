@@ -132,7 +132,7 @@ def pending_migrations(
 def begin(
     catalog: str | DeltaSqlUri | Catalog, config: Config | None = None, **settings: Any
 ) -> MultiTableTransaction:
-    """Start a transaction over the tables of a catalog: its URI, its name, or an open Catalog.
+    """Start a transaction over the tables of a catalog, given by URI, by name or as a Catalog.
 
     >>> import tempfile, deltasql, pyarrow as pa
     >>> folder = tempfile.TemporaryDirectory()
@@ -194,7 +194,7 @@ def with_storage_options(storage_options: Mapping[str, str] | None) -> Config:
 
 
 def is_deltasql(table_uri: object) -> bool:
-    """Return whether this is a `deltasql://` URI, also one that was converted to a path.
+    """Return whether a URI starts with `deltasql://`, even if it was converted to a path.
 
     >>> from pathlib import Path
     >>> is_deltasql("deltasql://sqlite/meta.db?table=t"), is_deltasql(Path("/lake/sales"))

@@ -107,7 +107,7 @@ class Mirror:
         return found
 
     def faults(self, target: PublishTarget) -> list[LogFault]:
-        """Return the damaged files of one published log, as `status` finds them."""
+        """Return the damaged files of one published log; `status` makes the same checks."""
         from deltasql.verify.quick_check import log_faults  # lazy import: needed only to read logs
 
         return log_faults(self._catalog.store, target, self._storage(target))
@@ -202,11 +202,13 @@ class Mirror:
         All commit files are compared. `versions` selects the versions whose whole state is also
         compared: "head", "all", "sample" (`sample` of them), or a list.
 
-        `data` also checks the data files of `data_versions`, on either engine:
+        `data` also checks the data files of the versions in `data_versions`, on the engine
+        `engine`:
 
         - "files": each file exists and has the size that the log records
-        - "counts": also, the rows of each file match its statistics
-        - "rows" or True: also, the database and the log result in the same rows
+        - "counts": in addition, the number of rows in each file matches its statistics
+        - "rows" or True: in addition, reading through the database and through the log gives the
+          same rows
 
         If another writer added a commit to the log, publishing of the table is quarantined; the
         table itself stays usable.

@@ -95,7 +95,7 @@ def run_parsed(
 def sandbox(
     catalog: BaseCatalog, files: Mapping[str, LiveFiles]
 ) -> Iterator[tuple[ExitStack, Callable[..., pa.RecordBatchReader]]]:
-    """Open an engine for queries over these files, by their names in the queries.
+    """Open a DuckDB sandbox; `files` has the files of each table, by its name in the queries.
 
     Yields the stack that closes the engine, and a function that runs a query.
     """
@@ -152,7 +152,7 @@ def live_files(catalog: BaseCatalog, tree: exp.Query, place: str, snapshot: Snap
 
 
 def _rows_needed(tree: exp.Query, place: str) -> int | None:
-    """Return how many rows of a table a query needs, if it accepts any rows; otherwise None."""
+    """Return how many rows a query needs, if any rows of the table will do; otherwise None."""
     if not isinstance(tree, exp.Select):
         return None
     if set(_set_arguments(tree)) - {"expressions", "from_", "limit", "offset", "kind"}:
@@ -176,7 +176,7 @@ def _set_arguments(node: exp.Expr) -> Iterator[str]:
 
 
 def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
-    """Return the first files that have this many rows together; None if it takes many files."""
+    """Return the first files with at least `rows` rows in total; None if too many are needed."""
     ids = snapshot.store.query(
         "ids_up",
         table_id=snapshot.table.table_id,
@@ -188,7 +188,7 @@ def _some_files(snapshot: Snapshot, rows: int) -> pa.Table | None:
     listed = to_arrow(snapshot.scan().files_among([row[1] for row in ids]))
     import pyarrow.compute as pc  # lazy import: start-up time
 
-    # The row count of a file does not consider its deletion vector.
+    # `num_records` includes deleted rows, so a file with a deletion vector is counted as 0 rows.
     has_vector = pc.not_equal(pc.fill_null(listed["deletion_vector"], ""), "")
     counts = pc.if_else(has_vector, 0, pc.fill_null(listed["num_records"], 0))
     reached = pc.cumulative_sum(counts.combine_chunks())

@@ -89,7 +89,8 @@ def vacuum(
     commit(partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics()))
     taken = catalog.store.take_intents(table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
-    # Keep files that were restored before VACUUM START; a later restore conflicts and fails.
+    # Keep planned files that a restore made live before VACUUM START. A later restore fails with a
+    # conflict.
     spare_needed(plan, snapshot)
     try:
         # Another writer may have added a removed file to the log again: raise in that case.
@@ -181,7 +182,7 @@ def vacuum_uncommitted(catalog: BaseCatalog, *, dry_run: bool = True) -> list[st
 
 
 class _Abandoned:
-    """The files of one intent: a single file, or the folder that one write of an engine uses."""
+    """The files of one intent: a single file, or all files in the folder of one engine's write."""
 
     def __init__(self, catalog: BaseCatalog, path: str) -> None:
         self._catalog, self._is_folder = catalog, path.endswith("/")
@@ -214,7 +215,7 @@ class _Abandoned:
         )
 
     def _needed(self) -> frozenset[str]:
-        """Return the files of tables that exist by now at this folder, or at a folder above it."""
+        """Return the files of tables that now exist in this folder or in a folder above it."""
         query, cache = self._catalog.store.query, self._catalog.cache
         tables = [*tables_at(query, self._root), *tables_around(query, self._root)]
         return frozenset(
@@ -226,7 +227,7 @@ class _Abandoned:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return a table's location and the file name below it, which includes partition folders.
+    """Split a path into a table's location and the file name below it, with partition folders.
 
     >>> _split("/lake/sales/_change_data/day=1/part.parquet")
     ('/lake/sales', '_change_data/day=1/part.parquet')

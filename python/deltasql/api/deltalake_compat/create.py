@@ -119,7 +119,7 @@ def new_table(
     description: str | None,
     replaces: bool = False,
 ) -> None:
-    """Stage the table of a URI, at the URI's location if it has one."""
+    """Stage the table that a URI names, at the location in the URI if it contains one."""
     unknown = unknown_properties(properties)
     create = tx.create_missing if replaces else tx.create_table
     create(
@@ -144,7 +144,7 @@ def _keep_unknown(target: TableStage, unknown: Mapping[str, str]) -> None:
 def table_properties(
     configuration: Mapping[str, str | None] | None, *, strict: bool
 ) -> dict[str, str]:
-    """Return the properties that have a value; `strict` raises for names unknown to Delta."""
+    """Return the properties that have a value; with `strict`, raise for names unknown to Delta."""
     given = {key: value for key, value in (configuration or {}).items() if value is not None}
     for key, value in given.items():
         known = key in KNOWN or key.startswith((FEATURE_PREFIX, CONSTRAINT_PREFIX))

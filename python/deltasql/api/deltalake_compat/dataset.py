@@ -42,7 +42,7 @@ def can_pyarrow_read(raw: RawTable) -> bool:
     return (
         set(features) <= deltalake_internals.reader_features()
         and not _is_mapped(raw)
-        # A file may store integers in a void column, which pyarrow does not read as nulls.
+        # A file may store integers in a void column. pyarrow does not read these integers as nulls.
         and not any(has_void(field.type) for field in raw.snapshot.schema.fields)
         and not _has_files_outside(raw)
     )

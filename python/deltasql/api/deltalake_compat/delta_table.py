@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from deltasql.model.progress import OnProgress
 
-# deltalake's default value, which distinguishes an omitted argument from True.
+# deltalake's default for `raise_if_key_not_exists`; it distinguishes an omitted argument from True.
 _UNSET: bool = getattr(
     inspect.signature(deltalake.DeltaTable.create).parameters.get("raise_if_key_not_exists"),
     "default",
@@ -355,7 +355,7 @@ class DeltaTable(deltalake_internals.StockTable):
 def _given(
     commit: CommitProperties | None, post: PostCommitHookProperties | None
 ) -> dict[str, Any]:
-    """Return the arguments that are not None: some methods of older releases lack the others."""
+    """Return the arguments that are not None, because older releases do not accept all of them."""
     named = {"commit_properties": commit, "post_commithook_properties": post}
     return {name: value for name, value in named.items() if value is not None}
 

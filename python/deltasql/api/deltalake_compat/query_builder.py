@@ -48,7 +48,9 @@ class QueryBuilder(deltalake.QueryBuilder):
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         super().__init__(*deltalake_internals.session_arguments(session_config))
         self._reset(session_config, {})
-        # True if the session has exactly the registered tables: no views, and no table was dropped.
+        # True while queries can only use the registered tables, and no setting changes what a query
+        # means. Any statement that is not a query sets it to False, because it may create a view or
+        # drop a table.
         self._has_only_tables = not any(key.startswith(_MEANINGS) for key in session_config or {})
 
     @classmethod
@@ -64,7 +66,7 @@ class QueryBuilder(deltalake.QueryBuilder):
     def _reset(self, session_config: dict[str, str] | None, registered: Mapping[str, Any]) -> None:
         self._session_config = session_config
         self._tables: dict[str, Any] = dict(registered)
-        # What DataFusion reads for each table; None if it cannot read the table.
+        # What DataFusion reads for each table, or None for a table that DataFusion cannot read.
         self._datafusion_tables: dict[str, Any] = dict(registered)
         self._pending: dict[str, RawTable] = {}
         self._unpublished: dict[str, RawTable] = {}
@@ -148,7 +150,7 @@ class QueryBuilder(deltalake.QueryBuilder):
         return _temporary_table(raw, listed) if is_few else None
 
     def _whole_table(self, name: str, raw: Any) -> Any:
-        """Return the whole table in a form that DataFusion reads; None if there is none."""
+        """Return the table in a form that DataFusion reads; None if DataFusion cannot read it."""
         if not deltalake_internals.COUNTS_ROWS:
             return None
         if name not in self._datafusion_tables:

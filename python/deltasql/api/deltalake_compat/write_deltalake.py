@@ -57,7 +57,7 @@ def write_deltalake(
     - `mode`: `error` (the default) fails if the table exists; `append`; `overwrite`; `ignore`
     - `predicate`: the rows that an overwrite replaces, as SQL; all rows by default
     - `schema_mode`: `merge` adds missing columns to the table, `overwrite` replaces its schema
-    - `partition_by`, `name`, `description`, `configuration`: of a new table
+    - `partition_by`, `name`, `description`, `configuration`: settings of a new table
     - `commit_properties`: metadata of the commit; its `app_transactions` prevent writing the same
       batch twice
     - `target_file_size`, `writer_properties`: size and format of the Parquet files

@@ -32,9 +32,9 @@ _WORTHWHILE_FILES, WORTHWHILE_SHARE = 8, 0.1
 class OptimizeAdvice(Report):
     """An estimate of what OPTIMIZE would do; it combines only files of the same partition.
 
-    Small files are those below `target_size`. A small file that cannot be combined with another
-    one is not rewritten. A large file counts if it has a deletion vector; it is rewritten only if
-    many of its rows are deleted.
+    Small files are those below `target_size`. A small file that cannot be combined with another one
+    is not rewritten. A larger file with a deletion vector is counted among `rewritten_files`,
+    although OPTIMIZE rewrites it only if many of its rows are deleted.
     """
 
     small_files: int
@@ -118,7 +118,7 @@ class PartFiles(NamedTuple):
     files: int
     bytes: int
     vectors: int
-    large: int  # above half of the target size: no two of them fit into one new file
+    large: int  # files above half of the target size: no two of them fit into one new file
 
 
 def rewritten_parts(parts: Iterable[PartFiles], wanted: int) -> list[tuple[PartFiles, int]]:

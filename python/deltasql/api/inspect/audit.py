@@ -22,10 +22,10 @@ class AuditEntry(Report):
     at: datetime
     user: str
     action: str
-    table: str | None  # None: the table was removed from the database
+    table: str | None  # None if the table was removed from the database
     version: int | None
     txn_id: str | None
-    is_dropped: bool  # the table is not in the catalog any more
+    is_dropped: bool  # whether the table is no longer in the catalog
 
 
 def audit_log(catalog: BaseCatalog, *, limit: int, cursor: str | None) -> Page[AuditEntry]:

@@ -67,8 +67,8 @@ def doctor(
 ) -> DoctorReport:
     """Check a catalog, or one of its tables."""
     found = check_database(catalog)
-    # The checks of the database end with a failure only if the connection was lost or the schema
-    # is not that of this release: then the tables cannot be checked.
+    # The last check of the database fails only if the connection was lost or if the schema is not
+    # that of this release. The tables cannot be checked then.
     if found.checks[-1].status == FAILURE:
         return found
     totals = totals or TotalsCache(catalog.store)

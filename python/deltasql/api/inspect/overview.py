@@ -56,7 +56,7 @@ class TableSummary(Report):
     files: int
     files_ever: int  # including removed files
     bytes: int
-    rows: int | None  # None: a file has no statistics
+    rows: int | None  # None if a file has no statistics
     committed_at: datetime
     last_operation: str | None
     is_following: bool

@@ -16,7 +16,7 @@ from deltasql.model.report import Report
 T = TypeVar("T")
 LONGEST_PAGE = 10_000
 ABOVE_ALL = 2**62
-"""A number above every version, file id, file size and timestamp: where a list starts."""
+"""A number above every version, file id, file size and timestamp. Descending lists start here."""
 _LARGEST = 2**63  # the limit of a 64-bit integer in the database
 
 

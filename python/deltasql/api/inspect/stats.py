@@ -351,7 +351,7 @@ def label_of(values: Mapping[str, str | None]) -> str:
 
 
 def _unpacked(files: pa.Table) -> pa.Table:
-    """Split the numbers of `files_measured` into columns; two of them hold two values each."""
+    """Split the numbers of the query `files_measured`: `place` and `life` pack two values each."""
     whole = files.cast(pa.schema([(name, pa.int64()) for name in files.column_names]))
     place, life = whole["place"], whole["life"]
     return pa.table(

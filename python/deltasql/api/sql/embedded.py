@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from deltasql.model.statements.statement import TableRef
 
 _PATH_FORMATS = ("delta", "deltasql")
-# Delta has no integers of these types. Spark's sum() of integers is a BIGINT.
+# Integer types of DuckDB that Delta does not have. DuckDB's sum() of integers is an INT128, Spark's
+# is a BIGINT.
 _OTHER_INTEGERS = {
     exp.DType.INT128: "BIGINT",
     exp.DType.UBIGINT: "DECIMAL(20, 0)",
@@ -59,7 +60,7 @@ class EmbeddedEngine:
         return table_name(tx.catalog, table.parts, tx.creates)
 
     def location(self, path: str) -> str:
-        """Return a path of a statement as a location of the catalog."""
+        """Convert a path in a statement to the form in which the catalog stores locations."""
         return absolute_location(path)
 
     def timestamp(self, text: str) -> datetime:
@@ -106,7 +107,7 @@ class EmbeddedEngine:
             return closing_reader(stack.pop_all(), answer("query", tree))
 
     def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
-        """Return the rows of a query as an Arrow table, as a part of the transaction."""
+        """Return the rows of a query as an Arrow table, for another step of the same statement."""
         return self.rows(tx, query, values).read_all()
 
     def vacuum_options(self) -> dict[str, Any]:
@@ -131,9 +132,10 @@ def table_name(
     location: Callable[[str], str] = absolute_location,
     spelling: Callable[[str], str] | None = None,
 ) -> str:
-    """Return the catalog's name of a table that a statement names.
+    """Return the full name of a table that a statement refers to by name or by path.
 
-    `location` converts a path of the statement, and `spelling` finds a name in another case.
+    `location` converts a path to a location, and `spelling` returns a name in the catalog's
+    spelling.
     """
     if is_path(parts):
         for row in tables_at(catalog.store.query, location(parts[1])):
@@ -145,7 +147,7 @@ def table_name(
         )
     if len(parts) > 2:
         raise InvalidQueryError(
-            f"{'.'.join(parts)} has too many parts",
+            f"{'.'.join(parts)} has too many parts for the name of a table",
             help="Write `name` or `namespace.name`.",
         )
     namespace = parts[0] if len(parts) == 2 else DEFAULT_NAMESPACE
@@ -156,7 +158,7 @@ def table_name(
 
 
 def _parsed(catalog: BaseCatalog, query: str, values: Mapping[str, Any]) -> QueryText:
-    """Parse a query, and look up tables that it names by their path."""
+    """Parse a query, and replace the paths of its tables by their names."""
     try:
         found = parse_query(query, dialect=StatementDialect, bind=partial(_bound, values=values))
     except RecursionError as error:
@@ -209,7 +211,8 @@ def _files_of(tx: MultiTableTransaction, tree: exp.Query, asked: QueriedTable) -
 
 def _arranged(tree: exp.Query, types: Sequence[str], stored: Sequence[Stored]) -> exp.Query:
     """Return a query that computes the columns to store, with the types of the table."""
-    # DuckDB's errors, such as a failed cast, name the columns of the inner query.
+    # Name the columns of the inner query as in the table, because DuckDB's errors (such as a failed
+    # cast) contain these names.
     known = {each.column: each.name for each in stored}
     names = [identifier(known.get(number, f"c{number}")) for number in range(len(types))]
     columns = []

@@ -1,4 +1,4 @@
-"""What a statement needs from an engine: rows of a query, results, and names of tables."""
+"""StatementEngine: the interface through which SQL statements use DuckDB or Spark."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Stored:
 
     name: str
     type: DataType | None
-    """None keeps the type of the query."""
+    """The type to cast to; None keeps the type of the query's column."""
     column: int | None = None
     """The position of the value in the result of the query."""
     value: str | None = None
-    """An expression; if there is neither a column nor a value, null is stored."""
+    """An SQL expression; if both `column` and `value` are None, null is stored."""
 
 
 Arrange: TypeAlias = "Callable[[Sequence[str]], Sequence[Stored]]"
-"""Returns what is stored for a query with these column names."""
+"""A function from the column names of a query to the columns to store."""
 
 
 def as_they_are(names: Sequence[str]) -> list[Stored]:
@@ -39,7 +39,7 @@ def as_they_are(names: Sequence[str]) -> list[Stored]:
 
 
 class StatementEngine(Protocol):
-    """Runs the queries of statements: the embedded engine (DuckDB) or a Spark session."""
+    """Runs the queries of statements, on the embedded engine (DuckDB) or in a Spark session."""
 
     name: str | None
     """The engine that operations run on; None for the configured engine."""
@@ -48,7 +48,7 @@ class StatementEngine(Protocol):
         """Return the name of a table in the catalog's spelling."""
 
     def location(self, path: str) -> str:
-        """Return a path of a statement as a location of the catalog."""
+        """Convert a path in a statement to the form in which the catalog stores locations."""
 
     def timestamp(self, text: str) -> datetime:
         """Parse a timestamp of a statement."""
@@ -66,10 +66,10 @@ class StatementEngine(Protocol):
         values: Mapping[str, Any],
         arrange: Arrange | None = None,
     ) -> Any:
-        """Return the rows of a query for a write or a merge, in the columns of `arrange`."""
+        """Return the rows of a query for a write or a merge; `arrange` chooses the columns."""
 
     def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
-        """Return the rows of a query as an Arrow table, as a part of the transaction."""
+        """Return the rows of a query as an Arrow table, for another step of the same statement."""
 
     def vacuum_options(self) -> dict[str, Any]:
         """Return the options of `catalog.vacuum` for this engine."""

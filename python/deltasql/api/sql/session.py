@@ -145,7 +145,7 @@ class StatementRunner(Generic[Result]):
             return Statements(tx, self._engine, values).run(statement)
 
     def _run_at_once(self, statement: s.Statement) -> pa.Table | None:
-        """Run a statement that cannot be part of a transaction; None if it is not one of them."""
+        """Run a statement that takes effect at once; return None for other statements."""
         catalog = self.catalog
         if isinstance(statement, s.CreateNamespace):
             if not statement.if_not_exists and statement.namespace in self._namespaces():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NOTHING = pa.table({})
 """The result of a statement that returns no rows."""
 _FILLED = frozenset({"delta.generationExpression", CURRENT_DEFAULT, START})
-"""Keys in the metadata of columns that a write fills."""
+"""Metadata keys of columns whose values a write computes if a statement gives none."""
 _OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.DropNamespace, s.Vacuum)
 
 
@@ -425,9 +425,9 @@ def _stored(
     defaults: Collection[int],
     names: Sequence[str],
 ) -> list[Stored]:
-    """Return the value of each column of a table for INSERT of a query with these columns.
+    """Return what INSERT stores in each column, from a query with the columns `names`.
 
-    `defaults` are the positions of columns that get their default in all rows.
+    `defaults` are the positions at which the query has DEFAULT in all rows.
     """
     constants = {_known(schema, name): value for name, value in partition.items()}
     extra: list[Stored] = []
@@ -469,7 +469,7 @@ def _stored(
 
 
 def _qualifiers(statement: s.Update | s.Delete) -> tuple[str, ...]:
-    """Return the names that columns of the changed table can have before them."""
+    """Return the qualifiers of the changed table's columns: its alias, or the parts of its name."""
     return statement.table.parts if statement.alias is None else (statement.alias,)
 
 

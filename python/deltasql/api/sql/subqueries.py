@@ -1,4 +1,4 @@
-"""Subqueries in UPDATE and DELETE: each runs before the statement, and its values replace it."""
+"""Run the subqueries of UPDATE and DELETE first, and replace each one by the values it returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deltasql.model.statements.tokens import Word
 
 MOST_ROWS = 10_000
-"""How many rows a subquery may have, because its values become a part of the condition."""
+"""The most rows that a subquery may return: each of them becomes a literal in the condition."""
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES")
 _HELP = (
     "Write MERGE INTO … USING (the subquery) AS s ON … WHEN MATCHED THEN DELETE or UPDATE SET …."
@@ -38,8 +38,8 @@ def without_subqueries(
     """Return an expression in Spark's SQL, with literals in place of subqueries and parameters.
 
     `own` has the name and the alias of the table that the statement changes: a subquery cannot use
-    its columns. `fetch` returns the rows of a query, at most `MOST_ROWS + 1`: the last one shows
-    that there are too many.
+    its columns. `fetch` returns the rows of a query, at most `MOST_ROWS + 1`: one row too many is
+    reported as an error.
     """
     words, edits = words_of(text), []
     found: dict[str, Any] = {}
@@ -96,14 +96,14 @@ def _value(rows: pa.Table, before: str, query: str) -> Any:
         return list(dict.fromkeys(column))
     if len(column) > 1:
         raise InvalidQueryError(
-            f"the subquery ({shown}) has several rows, but it stands for one value",
+            f"the subquery ({shown}) must return one value, but it has several rows",
             help="Write IN instead of =, or an aggregate such as max in the subquery.",
         )
     return column[0] if column else None
 
 
 def _reject_columns_of(own: Collection[str], query: str) -> None:
-    """Raise if a subquery uses a column of the changed table: then it has no value by itself."""
+    """Raise if a subquery uses a column of the changed table, because it cannot run on its own."""
     try:
         tree = sqlglot.parse_one(query, read=StatementDialect)
     except SqlglotError:
@@ -120,7 +120,7 @@ def _reject_columns_of(own: Collection[str], query: str) -> None:
 
 
 def _closing(words: list[Word], place: int) -> int:
-    """Return the place of the parenthesis that closes the one at a place."""
+    """Return the position of the parenthesis that closes the one at `place`."""
     depth = 0
     for number in range(place, len(words)):
         depth += {"(": 1, ")": -1}.get(words[number].upper, 0)

@@ -1,4 +1,4 @@
-"""Stage the definition of a table: new, of another table, or of a folder of Parquet files."""
+"""Stage table definitions: of new tables, of clones, and of folders of Parquet files."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def clone_table(
     properties: Mapping[str, str],
     on_progress: OnProgress | None,
 ) -> CloneReport:
-    """Stage a clone of a version of a table, by default of the one that the transaction sees."""
+    """Stage a clone of a table at a version, by default the version that the transaction sees."""
     now = tx.snapshot(source) if not tx.creates(source) else None
     is_current = version is None and timestamp is None
     if now is None or (is_current and source in tx.tables):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Alterer(TableAlterer):
-    """deltalake's ALTER TABLE methods, and others: columns change, and features are dropped."""
+    """deltalake's ALTER TABLE methods, and further methods that change columns or drop features."""
 
     def rename_column(
         self,
@@ -118,7 +118,7 @@ class Alterer(TableAlterer):
         commit_properties: CommitProperties | None = None,
         post_commithook_properties: PostCommitHookProperties | None = None,
     ) -> None:
-        """Remove a table feature, by its name in Delta's protocol, that the table does not use."""
+        """Remove a table feature that the table no longer uses, by its name in Delta's protocol."""
         table = self._open_table
         table.commit(
             lambda tx: tx.drop_feature(table.name, name),

@@ -225,7 +225,7 @@ def create_merge_builder(
 ) -> MergeBuilder:
     """Return a builder for the clauses of a merge.
 
-    Streaming and spilling depend on the catalog's configuration, not on the arguments.
+    The arguments for streaming and spilling have no effect; the catalog's configuration applies.
     """
     from deltasql.operations.merge.plan import MergeSpec  # lazy import: loads the SQL parser
 

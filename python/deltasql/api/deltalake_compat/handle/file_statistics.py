@@ -25,7 +25,7 @@ _ROUNDED = timedelta(milliseconds=1)
 
 
 def add_actions(metadata: Metadata, listed: pa.Table, live: LiveFiles) -> pa.Table:
-    """Return listed files with the columns of deltalake, in the same types and order."""
+    """Return listed files with the columns, types and order of deltalake's `get_add_actions`."""
     columns = {
         "path": listed["path"],
         "size_bytes": listed["size"],
@@ -47,7 +47,7 @@ def add_actions(metadata: Metadata, listed: pa.Table, live: LiveFiles) -> pa.Tab
 def guarantees(
     metadata: Metadata, listed: pa.Table, live: LiveFiles, schema: Any
 ) -> list[pc.Expression | None]:
-    """Return one expression per file that is true for all its rows; None if none is known.
+    """Return for each file an expression that is true for all its rows, or None.
 
     The expressions contain only columns of `schema`, with its types.
     """
@@ -150,7 +150,7 @@ def _add_bounds(
     for each, bound, count in zip(found, bounds, counts, strict=True):
         if bound.is_valid:
             holds = column <= bound if is_maximum else column >= bound
-            # Bounds ignore nulls, so rows with null must be allowed too.
+            # Bounds ignore nulls, so the expression must be true for rows with null, too.
             each.append(holds if count == 0 else holds | column.is_null())
 
 
@@ -171,6 +171,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_exact_bounds(kind: pa.DataType) -> bool:
-    """Return whether bounds of a type are exact: not for floats (NaN) and decimals (rounding)."""
+    """Return whether bounds of a type are exact; floats (NaN) and decimals (rounding) are not."""
     tests = ("integer", "date", "timestamp", "boolean", "string", "large_string")
     return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)

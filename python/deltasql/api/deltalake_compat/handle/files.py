@@ -95,7 +95,10 @@ def dataset_partitions(
     schema: ArrowSchemaExportable,
     file_pruning_predicate: Pruning | None = None,
 ) -> list[tuple[str, pds.Expression | None]]:
-    """Return each file with an expression that is true for all its rows, so pyarrow can skip it."""
+    """Return every file with an expression that is true for all its rows, or None.
+
+    pyarrow skips the files whose expression contradicts a filter.
+    """
     from deltasql.api.deltalake_compat.handle.file_statistics import guarantees
 
     listed = _listed(table, file_pruning_predicate)
@@ -113,7 +116,8 @@ def deletion_vectors(table: OpenTable) -> RecordBatchReader:
         if not file.vector:
             continue
         deleted = live.deleted([file])["row_number"].to_pylist()
-        # Without statistics the mask ends at the last deleted row; later rows are live.
+        # Without statistics, the number of rows is unknown: the mask ends at the last deleted row,
+        # and later rows are live.
         mask = [True] * max(records or 0, max(deleted, default=-1) + 1)
         for number in deleted:
             mask[number] = False

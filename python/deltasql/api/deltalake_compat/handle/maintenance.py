@@ -48,7 +48,7 @@ def compact_optimize(
 ) -> str:
     """Rewrite small files as fewer, larger ones; returns metrics as JSON.
 
-    Concurrency and spilling depend on the engine's settings, not on the arguments.
+    The arguments for concurrency and spilling have no effect; the engine's settings apply.
     """
     # lazy import: needed only to rewrite files
     from deltasql.operations.optimize.optimize import plan_optimize

@@ -1,4 +1,4 @@
-"""Predicates for data skipping, for which deltalake accepts fewer forms than for filtering rows."""
+"""Predicates for data skipping. deltalake accepts fewer expressions in them than in row filters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)
 _OPERATORS = (exp.DPipe, exp.Mod, exp.Neg, exp.Tuple)
-# SQL syntax that sqlglot represents as functions.
+# sqlglot represents this SQL syntax as functions, although it is not a function call.
 _NO_FUNCTIONS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 
 
@@ -48,7 +48,8 @@ def pruning_of(filters: object, snapshot: Snapshot) -> str | None:
         condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
     except TxnLogSchemaError:
         return None  # pyarrow raises the error
-    # `null NOT IN (...)` is true for pyarrow, and null in SQL.
+    # `null NOT IN (...)` is true in pyarrow but null in SQL, so SQL would skip files with matching
+    # rows.
     known = plain_condition(condition, snapshot.schema)
     if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
         return None

@@ -101,7 +101,7 @@ class RawTable(OpenTable):
         return self.snapshot_at().version
 
     def load_version(self, version: int) -> None:
-        """Change the snapshot to another version; raise deltalake's error if it does not exist."""
+        """Load the snapshot of another version; raise deltalake's error if it does not exist."""
         wanted = unsigned(version)
         try:
             self.snapshot = self.snapshot_at(wanted)
@@ -115,7 +115,7 @@ class RawTable(OpenTable):
             ) from error
 
     def load_with_datetime(self, ds: str) -> None:
-        """Change the snapshot to a timestamp; before the first commit, use the first version."""
+        """Load the snapshot at a timestamp; before the first commit, load the first version."""
         timestamp = parse_timestamp(ds)
         try:
             self.snapshot = self.snapshot_at(timestamp=timestamp)
@@ -125,11 +125,14 @@ class RawTable(OpenTable):
             self.snapshot = self.snapshot_at(first)
 
     def update_incremental(self) -> None:
-        """Change the snapshot to the latest version."""
+        """Load the snapshot of the latest version."""
         self.snapshot = self.snapshot_at()
 
     def history(self, limit: int | None = None) -> Any:
-        """Return the commitInfo of commits, newest first; since 1.6.1 after the version."""
+        """Return the commitInfo of commits, newest first.
+
+        deltalake 1.6.1 and newer expect the current version and this list.
+        """
         wanted = None if limit is None else unsigned(limit)
         commits = [
             json.dumps(row.info.body(), separators=(",", ":"), ensure_ascii=False)
