@@ -41,7 +41,7 @@ DEFAULT_FILE_SIZE = 100 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How files are written: deltalake's WriterProperties, and the target size of a file."""
+    """Options for writing files: those of deltalake's WriterProperties, and a target file size."""
 
     target_file_size: int | None = None
     keeps_order: bool = False
@@ -66,7 +66,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Where and how rows are written to files."""
+    """Everything that a write of rows needs: the location, the schema and the options."""
 
     location: str
     storage: Storage
@@ -127,7 +127,7 @@ class Engine(Protocol):
         """
 
     def rows(self, data: object) -> Relation:
-        """Return a user's data as a relation: Arrow data, or a data frame of the engine.
+        """Return a user's data, which is Arrow data or a data frame of the engine, as a relation.
 
         The relation can be read many times. A stream can be read only once, so the engine stores
         its rows, on disk if there are many.
@@ -156,10 +156,10 @@ class Engine(Protocol):
         """
 
     def collect(self, relation: Relation) -> pa.Table:
-        """Return all rows as an Arrow table; for small results."""
+        """Return all rows as an Arrow table. Use it only for small results."""
 
     def positions(self, relation: Relation) -> dict[int, RowSet]:
-        """Return the positions (ROW) of rows, by the position of their file (FILE)."""
+        """Return the set of row positions (ROW) for each position of a file (FILE)."""
 
     def stream(self, relation: Relation) -> pa.RecordBatchReader:
         """Return rows as Arrow batches, in bounded memory."""

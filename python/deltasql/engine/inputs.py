@@ -24,7 +24,7 @@ def is_rows(data: object) -> bool:
 
 
 def batches(data: object) -> pa.RecordBatchReader:
-    """Return a reader over anything that supports Arrow's C data interface, batch by batch.
+    """Return a reader of record batches for any object with rows that Arrow can import.
 
     >>> batches([pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]})]).read_all().num_rows
     2
@@ -95,9 +95,9 @@ def duckdb_types(schema: pa.Schema) -> pa.Schema:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; all as strings if Python cannot represent one of them.
+    """Return the values of a column, all as strings if Python cannot represent one of them.
 
-    Python's dates end in the year 9999, and nanoseconds need pandas.
+    Python has no dates after the year 9999, and Arrow converts nanoseconds only with pandas.
     """
     try:
         return [*column.to_pylist()]

@@ -54,12 +54,14 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """Limits on the values of a result; strings and bytes in nested values are not limited."""
+    """Limits on the values of a result."""
 
     shorten: int | None = None
-    """Shorten strings to this many characters, and bytes to this many bytes."""
+    """Shorten strings to this many characters, bytes to this many bytes, lists to this many
+    elements. This also applies to values inside lists, structs and maps, but not to map keys."""
     longest_value: int | None = None
-    """Raise TxnLogEngineError for a string or bytes value with more bytes."""
+    """Raise TxnLogEngineError for a value with more bytes. A list, struct or map has the bytes of
+    all the values inside it."""
     interrupt: Interrupt | None = None
 
 

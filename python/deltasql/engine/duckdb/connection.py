@@ -1,6 +1,6 @@
 """Connect to DuckDB: to a private in-memory database, or to an instance that engines share.
 
-Every database has no network access, is in UTC and spills to a folder. Instances are shared because
+No database has network access. Each uses UTC and spills to a folder. Instances are shared because
 starting an instance takes longer than a small operation. Each engine has its own connection and
 drops its tables when it is closed.
 """
@@ -75,11 +75,11 @@ def connect(folder: str, settings: EngineSettings | None = None) -> duckdb.DuckD
 
 
 def configure(connection: duckdb.DuckDBPyConnection) -> None:
-    """Apply the settings that DuckDB has only per connection."""
+    """Apply the settings that DuckDB stores per connection, not per instance."""
     import duckdb
 
-    # The progress bar writes to standard output. In a notebook without ipywidgets, DuckDB shows
-    # none and rejects the setting.
+    # The progress bar would write to standard output. In a notebook without ipywidgets, DuckDB
+    # has no progress bar and rejects the setting.
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
 
@@ -103,7 +103,7 @@ def temporary_database(
 
 @contextmanager
 def duckdb_errors() -> Iterator[None]:
-    """Raise DuckDB's errors as `TxnLogEngineError`; a missing file as `MissingDataFilesError`."""
+    """Raise `MissingDataFilesError` or `TxnLogEngineError` instead of DuckDB's own errors."""
     require_duckdb()
     import duckdb
 
@@ -135,7 +135,7 @@ def duckdb_errors() -> Iterator[None]:
 
 
 def _file_in(message: str) -> str | None:
-    """Return the local file that a message names; the message has its path or its glob pattern.
+    """Return the local file that an error message names by its path or by its glob pattern.
 
     >>> _file_in('IO Error: No files found that match the pattern "/lake/a[*].parquet"')
     '/lake/a*.parquet'
@@ -278,7 +278,7 @@ def _close(instance: _Instance) -> None:
 def _forget_inherited() -> None:
     """In a forked child, forget the instances of the parent process without closing them."""
     global _lock
-    _lock = threading.RLock()  # a thread of the parent may hold the old one
+    _lock = threading.RLock()  # a thread of the parent may hold the old lock
     for instance in _instances.values():
         for connection in (*instance.idle, instance.root):
             _never_destroy(connection)

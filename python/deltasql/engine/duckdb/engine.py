@@ -58,7 +58,7 @@ class NamedObject:
     def __init__(
         self, name: str, unused: deque[tuple[str, str]], *, drop: str = "", value: Any = None
     ) -> None:
-        """`drop` is the statement that drops the object; empty for registered Arrow data."""
+        """`drop` is the statement that drops the object. It is empty for registered Arrow data."""
         self.name, self.drop, self.value = name, drop, value
         self._unused = unused
 
@@ -193,7 +193,8 @@ class DuckDbEngine:
                 dialect=self.dialect, identify=True, copy=False
             )
         if used:
-            # Not materialized: each use reads only the columns and rows that it needs.
+            # A relation that is not materialized is read at each use, but each use then reads
+            # only the columns and rows that it needs.
             named = [
                 f"{identifier(name)} AS NOT MATERIALIZED ({relation.sql})"
                 for name, relation in used.items()
@@ -226,14 +227,14 @@ class DuckDbEngine:
         return self.query(_rank_query(relation.columns, keys, bits), rows=relation)
 
     def collect(self, relation: Relation) -> pa.Table:
-        """Return all rows as an Arrow table; for small results."""
+        """Return all rows as an Arrow table. Use it only for small results."""
         own = own_relation(relation)
         with scan_errors(own.needs), duckdb_errors():
             found = arrow_table(self._connection.execute(own.sql))
         return found.cast(delta_types(found.schema))
 
     def positions(self, relation: Relation) -> dict[int, RowSet]:
-        """Return the positions of rows by file, which are streamed to this process."""
+        """Return the positions of rows by file. The rows are streamed to this process."""
         query = exp.select(*(exp.column(each, quoted=True) for each in (FILE, ROW))).from_("r")
         return RowSet.by_file(self.stream(self.query(query, r=relation)))
 
@@ -480,7 +481,7 @@ def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:
 
 
 def struct_variant(node: exp.Expr) -> exp.Expr:
-    """Give a null, or a struct, that is cast to a variant the type that variants have here.
+    """Cast NULL or a struct to the struct that represents a variant, instead of to VARIANT.
 
     >>> from sqlglot import parse_one as parse
     >>> parse("CAST(NULL AS STRUCT<v VARIANT>)").transform(struct_variant).sql("duckdb")

@@ -1,4 +1,4 @@
-"""SQL expressions that shorten long values, or refuse them, also inside lists, structs and maps."""
+"""SQL expressions that shorten or measure long values, also inside lists, structs and maps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shortened(kind: DuckDBPyType, value: str, most: int, depth: int = 0) -> str 
         return shortened(inner, each, most, level)
 
     if kind.id in ("list", "array"):
-        # The result is a list, also of an array: its elements may have another type.
+        # An array also becomes a list, because the change may give its elements another type.
         return _transformed(_child(kind), value, short, depth) or (
             value if kind.id == "list" else None
         )
@@ -48,7 +48,7 @@ def shortened(kind: DuckDBPyType, value: str, most: int, depth: int = 0) -> str 
         parts = [(name, part, short(inner, part, depth)) for name, inner, part in fields]
         if all(name and each is None for name, _, each in parts):
             return None
-        # The fields of a row have no names. Arrow needs unique ones, so they are numbered.
+        # Arrow needs unique field names. The fields of a row have no names, so number them.
         named = [
             f"{exp.to_identifier(name or str(number), quoted=True).sql(DIALECT)} := {each or part}"
             for number, (name, part, each) in enumerate(parts, 1)
@@ -67,7 +67,10 @@ def has_row(kind: DuckDBPyType) -> bool:
 
 
 def length(kind: DuckDBPyType, value: str, depth: int = 0) -> str | None:
-    """Return an expression for the approximate bytes of a value; None if it is never long."""
+    """Return an expression for the approximate bytes of a value.
+
+    Return None for types that are never long.
+    """
     if kind.id in _LENGTHS:
         return f"coalesce({_LENGTHS[kind.id]}({value}), 0)"
     if kind.id in ("union", "bit"):

@@ -56,7 +56,7 @@ _FORMS = {
     "describe": 'SELECT column_name, column_type, "null" AS nullable FROM (DESCRIBE {sql})',
     "summarize": "SELECT * FROM (SUMMARIZE {sql})",
 }
-_LONGEST = 2**31 - 1  # elements of a value; DuckDB has no longer ones
+_LONGEST = 2**31 - 1  # no value in DuckDB has more characters or elements
 _VALUES_HELP = "Select fewer columns, or parts of long values, for example with left(column, 1000)."
 _NAMES_HELP = "Correct the query; `deltasql schema TABLE` lists the columns of a table."
 
@@ -111,7 +111,7 @@ class DuckDbSandbox(DuckDbEngine):
                         batch = next(reader, None)
                     if batch is None:
                         return
-                    # A cast imports pyarrow.compute, also if it changes nothing.
+                    # Even a cast that changes nothing imports pyarrow.compute, so skip it.
                     yield batch if batch.schema.equals(schema) else batch.cast(schema)
 
         return pa.RecordBatchReader.from_batches(schema, read())
@@ -166,7 +166,7 @@ class _Deadline:
 
 
 def _with_limited_values(cursor: duckdb.DuckDBPyConnection, sql: str, limits: QueryLimits) -> str:
-    """Return a query with the same rows, whose long values are shortened or refused.
+    """Return a query with the same rows, which shortens long values or fails if there are any.
 
     The strings and bytes in a batch of DuckDB must not exceed 2 GiB.
     """
@@ -210,7 +210,7 @@ def _short_errors() -> Iterator[None]:
         if isinstance(error.__cause__, duckdb.BinderException | duckdb.CatalogException):
             raise InvalidQueryError(short, help=_NAMES_HELP) from error
         raise TxnLogEngineError(short, engine="duckdb", help=error.help) from error
-    except OSError as error:  # Arrow reports an error of DuckDB in the middle of a result like this
+    except OSError as error:  # Arrow's form of an error that DuckDB raises while rows are read
         short = str(error).partition("\n")[0].partition("Error: ")[2] or str(error)
         raise TxnLogEngineError(short, engine="duckdb", help=_VALUES_HELP) from error
 

@@ -118,10 +118,10 @@ def files_query(
 
 
 def _without_pushdown(value: str, data_type: DataType) -> str:
-    """Return SQL for the same value, on which DuckDB pushes no filter down to the files.
+    """Return SQL for the same value in a form for which DuckDB pushes no filter down to the files.
 
     If a file has another type than the table, DuckDB casts the constant of such a filter to the
-    type of the file: `i < 3.4` finds no 3 in a file of integers.
+    type of the file. In a file of integers, `i < 3.4` would then not match 3.
     """
     is_timestamp = data_type == "timestamp_ntz"
     return f"{value} + INTERVAL 0 SECOND" if is_timestamp else f"-(-{value})"

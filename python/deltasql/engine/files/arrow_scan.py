@@ -1,8 +1,8 @@
-"""Read files with Arrow: files in object stores, and of tables with nanoseconds or variants.
+"""Read files with Arrow if they are in an object store, or have nanoseconds or variants.
 
 DuckDB does not read these files itself. For object stores, it needs an extension, which would have
 to be downloaded and configured with the credentials that our storage already has. It also truncates
-nanoseconds, and it does not tell a variant that is null from one that has the value null.
+nanoseconds, and it does not distinguish a missing variant from a variant with the value null.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class _Folder:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._is_local = parse_location(storage.location).is_local
-        # Size by hash of the file name. The names of a million files would take too much memory.
+        # Maps the hash of a file name to the size. A million names would take too much memory.
         self._listed: dict[int, int] | None = None
 
     def sizes(self, names: list[str], pool: ThreadPoolExecutor) -> Iterator[int | None]:

@@ -69,7 +69,7 @@ class LiveFiles:
         """The columns of files for row ids and commit versions; empty without row tracking."""
 
     def with_row_columns(self) -> LiveFiles:
-        """Return the same files, whose schema also has `row_columns`."""
+        """Return the same files with a schema that also has `row_columns`."""
         found = copy(self)
         found.schema = StructType((*self.schema.fields, *self.row_columns))
         return found

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_WIDEST = 16  # bytes of a value, of the types with the widest values: decimals and string views
+_WIDEST = 16  # bytes per value of the widest types: decimals and string views
 
 
 def plain_layout(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -34,10 +34,10 @@ def has_void(kind: pa.DataType) -> bool:
 
 
 def as_void(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast those parts of an array to Arrow's null type that have this type in `kind`.
+    """Cast an array to Arrow's null type, or its parts where `kind` has the null type.
 
-    Other parts are unchanged. Engines have no null type and return integers instead, which Arrow
-    itself does not cast to null.
+    Other parts are unchanged. Engines have no null type and return integers instead, and Arrow
+    itself does not cast integers to null.
 
     Raises:
         pa.ArrowNotImplementedError: A value is not null where its type is null.
@@ -95,10 +95,10 @@ def has_required_member(kind: pa.DataType) -> bool:
 
 
 def with_required_members(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Make those fields of structs not nullable that are not nullable in `kind`.
+    """Declare a struct's field as not nullable where it is not nullable in `kind`.
 
-    Arrow's own cast and view refuse to do it if a struct is null, because then its fields are
-    null too. Here they get some value, which no reader of the struct sees.
+    Arrow's own cast and view fail if a struct is null, because its fields are then null too. Here
+    the fields of a null struct get an arbitrary value, which no reader of the struct sees.
     """
     chunks = [_with_required_members(chunk, kind) for chunk in column.chunks]
     return pa.chunked_array(chunks, chunks[0].type) if chunks else column
@@ -133,9 +133,9 @@ def _with_required_members(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _without_nulls(part: pa.Array, struct: pa.Array) -> pa.Array:
-    """Give a field of a struct another value where the struct is null."""
+    """Replace the nulls in a field of a struct by other values where the struct is null."""
     if not part.null_count or pc.any(pc.and_(part.is_null(), struct.is_valid())).as_py():
-        return part  # A null in a struct that is not null remains, and Arrow refuses it.
+        return part  # Keep a null in a struct that is not null: Arrow then raises an error.
     rows = pc.if_else(part.is_valid(), pa.array(range(len(part))), None)
     first = pc.min(rows).as_py()
     if first is None:
@@ -144,7 +144,7 @@ def _without_nulls(part: pa.Array, struct: pa.Array) -> pa.Array:
 
 
 def _any_values(kind: pa.DataType, count: int) -> pa.Array:
-    """Return an array without nulls of a type, with any values."""
+    """Return an array of a type with arbitrary values, none of which is null."""
     if pa.types.is_struct(kind):
         parts = [_any_values(field.type, count) for field in kind]
         return pa.StructArray.from_arrays(parts, fields=list(kind))

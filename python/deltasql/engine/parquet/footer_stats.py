@@ -23,21 +23,21 @@ _NANOSECONDS = {"milliseconds": 1_000_000, "microseconds": 1_000, "nanoseconds":
 
 @dataclass(frozen=True, slots=True)
 class FooterStats:
-    """What the footer of a file says: the number of rows, and Delta's statistics as JSON."""
+    """The number of rows of a file, and its Delta statistics as JSON, both from its footer."""
 
     rows: int
     stats: str
 
 
 def read_footer(storage: Storage, name: str, shape: FileShape, tight: bool) -> FooterStats:
-    """Read the statistics of one file from its footer; with `tight`, they get `tightBounds`."""
+    """Read the statistics of one file from its footer; with `tight`, add `tightBounds` to them."""
     with storage.open_input(name) as file:
         footer = pq.read_metadata(file)
     return FooterStats(footer.num_rows, footer_statistics(footer, shape).to_json(tight=tight))
 
 
 def footer_statistics(footer: pq.FileMetaData, shape: FileShape) -> Statistics:
-    """Combine the statistics of the row groups; omit a value that a row group does not have.
+    """Combine the statistics of the row groups; omit a value that a row group lacks.
 
     >>> import io
     >>> from deltasql.engine.parquet.file_shape import FileShape

@@ -1,4 +1,4 @@
-"""What only a Parquet footer contains: column names by field id, timestamps without a zone."""
+"""Read from footers what the log lacks: column names by field id, timestamps without a zone."""
 
 from __future__ import annotations
 

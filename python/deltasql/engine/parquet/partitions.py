@@ -23,7 +23,7 @@ def split_by_partition(
 ) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
     """Yield the values and the rows of each partition. NaN and null are partition values, too.
 
-    The rows do not have the partition columns, except for `kept_columns`, which are the last.
+    The yielded rows lack the partition columns, except `kept_columns`, which are their last ones.
 
     >>> rows = pa.table({"day": ["mon", None, "mon"], "id": [1, 2, 3]})
     >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]

@@ -61,7 +61,7 @@ class Statistics:
         column.widen(bounds)
 
     def to_json(self, *, tight: bool = False) -> str:
-        """Return the statistics as JSON; `tight` sets tightBounds: the bounds are exact."""
+        """Return the statistics as JSON; `tight` sets tightBounds, for exact bounds."""
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
@@ -161,9 +161,9 @@ def _stat(value: Any, kind: pa.DataType, length: int, *, upper: bool) -> Any:
 def _timestamp(count: int, millisecond: int, *, has_zone: bool, upper: bool) -> str:
     """Format a timestamp bound in milliseconds, as readers expect.
 
-    A minimum is rounded down and a maximum up. `count` is in a unit of which `millisecond` make one
-    millisecond. The format is deltalake's: whole seconds have no fraction, and timestamps without a
-    zone have a space instead of `T`.
+    A minimum is rounded down and a maximum up. `count` counts units since 1970; one millisecond has
+    `millisecond` units. The format is deltalake's: whole seconds have no fraction, and timestamps
+    without a zone have a space instead of `T`.
     """
     whole = -(-count // millisecond) if upper else count // millisecond
     timestamp = _EPOCH + timedelta(milliseconds=whole)

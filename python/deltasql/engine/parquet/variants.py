@@ -19,7 +19,7 @@ _NULL, _TRUE, _FALSE = b"\x00", b"\x04", b"\x08"
 _OBJECT = 2
 """The type of an object, in the lowest two bits of its first byte."""
 _DECIMALS = ((9, 8, 4), (18, 9, 8), (38, 10, 16))
-"""Most digits, number of the type, and bytes."""
+"""For each decimal type: its maximum number of digits, its type id, and the bytes of a value."""
 Names = list[str]
 """The field names in the metadata of one value, in the order of their ids; they may repeat."""
 
@@ -108,7 +108,7 @@ def _arrays(typed: Any, rest: Sequence[bytes | None], names: Sequence[Names]) ->
 
 
 def _primitive(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
-    """Return a function that encodes values, and the values that it takes."""
+    """Return a function that encodes one value, and the array of the values to pass to it."""
     types, kind = pa.types, typed.type
     if types.is_boolean(kind):
         return lambda value: _TRUE if value else _FALSE, typed
@@ -227,7 +227,7 @@ def _fields(value: bytes, names: Names) -> dict[str, bytes]:
     numbers = _read(value, start, count, id_size)
     offsets = _read(value, start + count * id_size, count + 1, size)
     content = value[start + count * id_size + (count + 1) * size :]
-    # Values may be in another order than the names.
+    # A value ends where the next one starts, but the values may be in another order than the names.
     ends = dict(pairwise(sorted(set(offsets))))
     return {
         names[number]: content[offset : ends[offset]]

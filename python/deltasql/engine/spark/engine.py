@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOCAL_BYTES = 1024**3
 _FEW_ROWS = 1_000
-_FEW_WIDE_ROWS = 10  # if a column has one of the types in _WIDE, whose values can be large
+_FEW_WIDE_ROWS = 10  # instead of _FEW_ROWS if a column has a type in _WIDE, with large values
 _WIDE = ("binary", "array", "map", "struct", "variant")
 _SMALL_BYTES = 64 * 1024**2
-_BITS = 32_768  # rows of a bitmap of Spark
+_BITS = 32_768  # rows per bitmap in Spark's bitmap functions
 
 
 @dataclass(slots=True)
@@ -239,7 +239,7 @@ class SparkEngine:
         return SparkRelation(kept, size=rows.size, is_small=is_small)
 
     def collect(self, relation: Relation) -> pa.Table:
-        """Return all rows as an Arrow table; for small results."""
+        """Return all rows as an Arrow table. Use it only for small results."""
         frame = cast("SparkRelation", relation).frame
         schema = _arrow_schema(frame)
         if any(has_void(field.type) for field in schema):

@@ -67,8 +67,8 @@ def root_message(error: Any) -> str:
 def is_result_too_large(error: Any) -> bool:
     """Return whether a result exceeded `spark.driver.maxResultSize`.
 
-    Spark has no error condition for this case. It is recognized by its causes: all are errors of
-    the driver, which cancelled the stage. A failed task would have an error of its own among them.
+    Spark has no error condition for this failure. Here all causes are errors of the driver, which
+    cancelled the stage. If a task had failed, its own error would be among the causes.
     """
     causes = _causes(getattr(error, "java_exception", None))
     kinds = {str(cause.getClass().getName()) for cause in causes}

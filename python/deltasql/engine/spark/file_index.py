@@ -79,7 +79,7 @@ class IndexedScan:
     prune: Callable[[str], pa.ChunkedArray] | None
     """A function that returns the paths of the files that may have rows that match a condition."""
     required: bool = False
-    """Whether partition columns that may not be null are marked as not nullable."""
+    """Whether the schema says which partition columns are not nullable."""
 
 
 def indexed_frame(
@@ -170,7 +170,7 @@ def _send(session: Any, index: Any, parts: Sequence[_Part]) -> None:
 def _send_as_file(index: Any, folder: str, parts: Sequence[_Part]) -> bool:
     """Send data as a file, and return whether the JVM read the file.
 
-    It fails if the folder is full or not visible to the JVM.
+    Return False if the folder is full, or if the JVM cannot read it.
     """
     name = None
     failed: tuple[type[Exception], ...] = (OSError, *spark_exceptions())
@@ -354,7 +354,8 @@ def _compiled(session: Any) -> Any:
     compiler.setParentClassLoader(session._jsparkSession.getClass().getClassLoader())
     compiler.cook(resources(__package__).joinpath(_SOURCE).read_text("utf-8"))
     found = compiler.getClassLoader().loadClass(_CLASS)
-    # The JVM resolves referenced classes only when they are used, so read an index without files.
+    # Use the class once, for an index without files: the JVM resolves the classes that it refers to
+    # only at their first use, so an incompatible Spark would fail later, at the first read.
     empty = StructType(()).to_json()
     index = found.newInstance()
     index.take(bytearray(struct.pack("<ii", 0, 0)))

@@ -60,7 +60,8 @@ def bucket_options(spark: SparkSession, location: str, storage: StorageSettings)
         for name in (*_CREDENTIALS, *options)
         if not settings.keys().isdisjoint((f"{prefix}.{name}", f"spark.hadoop.{prefix}.{name}"))
     }
-    # If the session sets a part of the credentials, use no other: parts must not be combined.
+    # If the session sets one of the credentials' options, pass none of ours: an access key of the
+    # session must not be combined with a secret key of this process.
     if in_session.intersection(_CREDENTIALS):
         in_session.update(_CREDENTIALS)
     passed = {name: value for name, value in options.items() if name not in in_session}
@@ -71,7 +72,7 @@ def bucket_options(spark: SparkSession, location: str, storage: StorageSettings)
 
 
 def files_options(spark: SparkSession, files: LiveFiles) -> dict[str, str]:
-    """Return the options of a read from all buckets that hold files of a table."""
+    """Return the options for reading these files. They can be in several buckets."""
     paths = files.listed["path"]
     # Files with a relative path are below the table's own location.
     elsewhere = paths.filter(pc.match_substring_regex(paths, "^s3a?://")).to_pylist()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def stored_columns(schema: StructType, partitions: Collection[str]) -> StructType:
     """Return the columns to read from files: all except partition columns and void columns.
 
-    A void type is read as integer in an array, in a map, or as the only field of a struct.
+    A void type inside an array or a map, or of a struct's only field, is replaced by integer.
     """
     kept = without_void(schema, tuple(partitions)).fields
     return StructType(

@@ -1,7 +1,8 @@
-"""Python functions on workers: local workers run them with the driver's Python, which has deltasql.
+"""Run Python functions on local workers with the driver's Python, where deltasql is installed.
 
-Without PYSPARK_PYTHON, Spark starts workers with the first `python3` on the path. Only the function
-that is sent to them is changed, neither the session nor the environment.
+Without PYSPARK_PYTHON, Spark starts workers with the first `python3` on the path, which may lack
+deltasql. The path of the driver's Python is set in the function that is sent to the workers. The
+session and the environment are not changed.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ def has_local_workers(spark: SparkSession) -> bool:
 
 
 def has_chosen_python(spark: SparkSession) -> bool:
-    """Return whether the user chose the Python of the workers; on Connect, the server has."""
+    """Return whether the Python of the workers was chosen by the user or by a Connect server."""
     if is_connect(spark) or "PYSPARK_PYTHON" in os.environ:
         return True
     return bool(spark.sparkContext.pythonExec != _DEFAULT)
 
 
 def with_this_python(context: Any, function: Any) -> Any:
-    """Return a copy of a JVM object for a Python function, which workers run with this Python."""
+    """Return a copy of the JVM object of a Python function that makes workers use this Python."""
     return context._jvm.SimplePythonFunction(
         function.command(),
         function.envVars(),

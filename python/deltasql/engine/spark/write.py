@@ -77,15 +77,15 @@ def write_files(
     """
     if plan.materializes_partitions and plan.partition_columns:
         raise UnsupportedFeatureError(
-            f"Spark leaves the partition columns out of the files, but the table at "
-            f"{plan.location} needs them there",
+            f"the files of the table at {plan.location} must contain the partition columns, "
+            "which Spark does not write to files",
             features=("materializePartitionColumns",),
             help="Write this table with the embedded engine.",
         )
     if has_nested_ids(plan.schema) and not plan.folder:
         raise UnsupportedFeatureError(
-            f"the files at {plan.location} need the field ids of array elements and map entries, "
-            "which Spark does not write",
+            f"the files of the table at {plan.location} must contain the field ids of array "
+            "elements and map entries, which Spark does not write",
             features=("icebergCompatV2",),
             help="Write this table with the embedded engine.",
         )
