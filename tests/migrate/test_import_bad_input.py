@@ -243,7 +243,7 @@ def test_folder_without_a_delta_table_is_rejected(tmp_path: Path, catalog: Catal
         catalog, tmp_path / "nowhere", TxnLogTableNotFoundError, "it does not exist or is empty"
     )
     (tmp_path / "plain" / LOG).mkdir()
-    assert_rejected(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "holds no commit")
+    assert_rejected(catalog, tmp_path / "plain", TxnLogTableNotFoundError, "contains no commit")
 
 
 @pytest.mark.parametrize("version", [0, 5])

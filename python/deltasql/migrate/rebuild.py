@@ -105,8 +105,8 @@ def rebuild_catalog(
                 load.run(open_storage(location, settings), dry_run=dry_run)
             except (TxnLogError, OSError) as error:
                 load.fail(str(error).splitlines()[0])
-    # If several tables have the same name, the newest one gets it. The others had been dropped
-    # before.
+    # If several tables have the same name, the table with the newest commit gets it: the others
+    # must have been dropped before.
     unnamed = [(each, each.unnamed) for each in loads if each.unnamed is not None]
     for load, table in sorted(unnamed, key=lambda each: -_last_commit_ms(store, each[1])):
         load.give_name(table)
@@ -114,7 +114,7 @@ def rebuild_catalog(
 
 
 class _TableLoad:
-    """The loading of one table; `unnamed` is the table if it was loaded and needs a name."""
+    """Loads one table. `unnamed` is the loaded table while it has no name yet."""
 
     def __init__(self, store: Store, location: str, folder: str, meter: Meter) -> None:
         self._store, self._folder, self._meter = store, folder, meter

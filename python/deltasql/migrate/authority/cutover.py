@@ -123,15 +123,15 @@ def cutover(
     """Make the database the authority of a table.
 
     `publish` writes the versions that the table's log lacks, or raises an error. With `fence`, the
-    commit that enables in-commit timestamps also fences the table. If the log has the timestamps
-    already, there is no such commit, and the caller has to fence the table.
+    commit that enables in-commit timestamps also fences the table. If the log already has in-commit
+    timestamps, a cutover does not write this commit, and the caller has to fence the table.
     """
     work = _Cutover(store, table, publish, settings, on_progress, fences=fence)
     return work.preview(verify=verify) if dry_run else work.run(verify=verify)
 
 
 class _Conflict(Exception):
-    """Raised if another writer committed before the cutover did."""
+    """Another writer committed before the cutover did."""
 
 
 class _Cutover:
@@ -214,8 +214,8 @@ class _Cutover:
         try:
             self._publish()
         except MirrorDivergedError as error:
-            # Another writer committed first. If this cannot be resolved, the next attempt raises
-            # the error.
+            # Another writer committed first. The next attempt imports its commit, or raises an
+            # error if that is impossible.
             raise _Conflict from error
 
     def _report_import(self, progress: Progress) -> None:

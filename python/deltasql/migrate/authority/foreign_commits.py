@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ForeignReport(Report):
-    """The result: adopted versions with their versions in the database, and rejected versions."""
+    """The adopted versions, each with its version in the database, and the rejected versions."""
 
     OLD_NAMES: ClassVar[Mapping[str, str]] = {"aside": "backups"}
 
@@ -79,10 +79,9 @@ class ForeignReport(Report):
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
     """Commit the foreign commits of a table's log to the database.
 
-    If an error is raised, usually nothing has changed. There is one exception: the foreign commits
-    are committed again one by one after the latest version, and a concurrent commit conflicts with
-    one of them. In this case the ones before it stay committed, and the next call continues after
-    them.
+    If an error is raised, usually nothing has changed. There is one exception: if the foreign
+    commits are committed again one by one, a concurrent commit can conflict with one of them. The
+    foreign commits before that one stay committed, and the next call continues after them.
     """
     adopted: dict[int, int] = {}
     backups: list[str] = []
@@ -137,7 +136,7 @@ def reject(
 
 
 def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
-    """Return the first foreign version; None without one. Only the end of the log is listed."""
+    """Return the first foreign version; None if there is none. Lists only the end of the log."""
     listing = _list_end(storage, _published(store, table))
     return first_foreign(store, table, storage, listing)
 
@@ -283,7 +282,7 @@ def _resume_publishing(store: Store, table: TableRow, storage: Storage) -> bool:
 
 
 def _is_sql_commit(store: Store, table: TableRow, storage: Storage, version: int) -> bool:
-    """Return whether the commit file of a version has the content that the database has."""
+    """Return whether the log's commit file of a version has the same content as the database."""
     try:
         return has_same_content(store, table, version, storage.read(commit_file(version)))
     except (FileNotFoundError, LogParseError):

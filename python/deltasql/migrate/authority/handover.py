@@ -1,4 +1,4 @@
-"""What cutover and rollback share: their report, table properties, timestamps, single commits."""
+"""Code that cutover and rollback share: reports, table properties, timestamps, single commits."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def set_properties(session: Session, table: TableRow, properties: dict[str, str]
 def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow | None:
     """Return the commit that enabled in-commit timestamps.
 
-    The metadata has the version of this commit; without it, the first version is used. If that
-    version is older than the versions in the database, return the latest commit, which also shows
-    the writer of the log.
+    The metadata contains the version of this commit. If it does not, the first version is used. If
+    the database does not have that version any more, return the latest commit, whose writer is
+    also a writer of the log.
     """
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     since = int(metadata.configuration.get(ENABLED_SINCE, low))
@@ -151,7 +151,7 @@ def recent_engines(store: Store, table: TableRow, pattern: str) -> list[str]:
 def is_published(
     store: Store, session: Session, table: TableRow, storage: Storage, version: int
 ) -> bool:
-    """Return whether the log has a version, by the published version or by the file itself."""
+    """Return whether the log has a version: it is recorded as published, or its file exists."""
     targets = [
         PublishTarget.from_row(row) for row in session.query("targets_of", table_id=table.table_id)
     ]

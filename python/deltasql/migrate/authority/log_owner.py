@@ -1,7 +1,7 @@
 """Find the catalog that owns a log, so that two catalogs never write the same table.
 
-A catalog owns a log that is fenced or has in-commit timestamps and, since these were enabled, a
-commit of deltasql. Three operations change this:
+A catalog owns a log if the log is fenced or has in-commit timestamps, and if deltasql has written a
+commit since they were enabled. Three operations change the owner:
 
 - A rollback drops the fence and the timestamps, or writes a file which says that the ownership
   ended.
@@ -166,14 +166,17 @@ def find_owner(storage: Storage, listing: LogListing) -> LogOwner | None:
 
 
 def _may_be_owned(info: CommitInfo) -> bool:
-    """Return whether the log of a commit can be owned: others cannot commit to a fenced table."""
+    """Return whether a catalog may own a log that contains this commit.
+
+    The log may have in-commit timestamps. Or it may be fenced: then only deltasql can commit.
+    """
     return info.in_commit_timestamp is not None or ENGINE_INFO in (info.engine_info or "")
 
 
 def _latest_commit(
     storage: Storage, listing: LogListing, last: int, since: int
 ) -> tuple[int, CommitInfo] | None:
-    """Return the latest commit of deltasql up to `last`, among the last few and `since`."""
+    """Return the latest commit of deltasql among the last few up to `last`, or else at `since`."""
     if last < since:
         return None
     for version in dict.fromkeys([*range(last, max(last - _RECENT, since - 1), -1), since]):
@@ -186,7 +189,7 @@ def _latest_commit(
 def _takeover_commit(
     storage: Storage, listing: LogListing, owner: LogOwner
 ) -> tuple[int, str | None]:
-    """Return the commit to show in the error: the one that took over the log, if it is readable."""
+    """Return the commit to show in the error: if possible the one that took over the log."""
     first = _latest_commit(storage, listing, owner.since, owner.since)
     return (owner.version, owner.txn_id) if first is None else (first[0], first[1].txn_id)
 

@@ -172,7 +172,7 @@ def table_to_roll_back(store: Store, namespace: str, name: str) -> TableRow:
 
 
 def check_undrop(store: Store, table: TableRow, settings: StorageSettings) -> None:
-    """Raise if a dropped table cannot be restored: its location or its log is used otherwise."""
+    """Raise if a dropped table cannot be restored, as others use its location or its log now."""
     other = table_at(store, table.location)
     if other is not None:
         raise TableExistsError(
@@ -184,8 +184,8 @@ def check_undrop(store: Store, table: TableRow, settings: StorageSettings) -> No
         return
     head = store.head(table.table_id)
     first = foreign_version(store, table, open_storage(table.location, settings))
-    # If the foreign version is not after the latest version in the database, restoring is allowed,
-    # because it is needed to adopt or reject the foreign commits.
+    # If the foreign version is not after the latest version in the database, allow restoring: only
+    # a restored table can adopt or reject its foreign commits.
     if first is not None and head is not None and first > head.version:
         raise MirrorDivergedError(
             f"{table.full_name} cannot be restored: its log continues with version {first}, which "
@@ -241,7 +241,7 @@ class _Rollback:
         if self._table.dropped_at_ms is None:
             self._remove(verify=verify)
         elif not self._table.is_following:
-            # `_release` changes the state if a step was not done yet.
+            # This is the state if all steps were done before. Otherwise `_release` changes it.
             self._report = replace(self._report, state="was rolled back")
             self._publish()
             if verify:
@@ -340,13 +340,13 @@ class _Rollback:
         return unpublished_numbers(reserved, metadata)
 
     def _catch_up(self) -> None:
-        """Append all commits of a followed log: a cutover may have crashed after its commit."""
+        """Append all commits of a followed log, such as the commit of a crashed cutover."""
         known = self._table
         refresh(self._store, known, settings=self._settings)
         self._table = self._store.find_table(known.namespace, known.name, fresh=True) or known
 
     def _flush(self, first: int = 0) -> None:
-        """Flush the log from a version on: it cannot be written again once the table is removed."""
+        """Flush the log from a version on: nothing can restore its files once the table is gone."""
         after = commit_file(first - 1) if first else None
         names = [each.name for each in self._storage.list(LOG_FOLDER, start_after=after)]
         self._storage.flush(self._meter.over("flushing", "files", names, len(names)))

@@ -110,7 +110,7 @@ def continues(
 
 
 def find_unfinished(target: Storage) -> ExportSpan | None:
-    """Return the export that was interrupted at the destination; None if it is empty.
+    """Return the export that was interrupted at the destination; None if the location is empty.
 
     Raises an error if the destination contains anything else.
     """
@@ -135,7 +135,8 @@ def reject_location_in_use(store: Store, table: TableRow, target: Storage) -> No
     """Raise if the destination is in, at or above the location of a table of the catalog."""
     if location_key(target.location).startswith(location_key(table.location)):
         raise TxnLogStorageError(
-            f"{target.location} belongs to {table.full_name} itself",
+            f"cannot export {table.full_name} to {target.location}, which is the location of the "
+            "table itself or inside it",
             location=target.location,
             operation="export",
             help="Export to a location outside the table.",
@@ -149,7 +150,7 @@ def reject_location_in_use(store: Store, table: TableRow, target: Storage) -> No
 def not_empty(target: Storage, name: str) -> TxnLogStorageError:
     """Return the error for a destination that contains a file."""
     return TxnLogStorageError(
-        f"{target.location} is not empty: it holds {name}",
+        f"{target.location} is not empty: it contains {name}",
         location=target.location,
         name=name,
         operation="export",

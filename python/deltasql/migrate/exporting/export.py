@@ -100,8 +100,8 @@ class ExportReport(Report):
         if self.missing_files:
             count = many(len(self.missing_files), "file")
             lines.append(
-                f"  missing: {count} of older versions, which cannot be read in the copy or in the "
-                "table itself"
+                f"  missing: {count} of older versions, which cannot be read, neither in the copy "
+                "nor in the table itself"
             )
             lines += [f"    {path}" for path in self.missing_files[:_MAX_SHOWN]]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
@@ -246,7 +246,11 @@ class _Export:
 
     @cached_property
     def _first(self) -> tuple[VersionRow, list[Action]]:
-        """The first commit; if it was loaded from a checkpoint, what is known about its commit."""
+        """The row and the actions of the first commit.
+
+        If the version was loaded from a checkpoint, its commit may be unknown. The only action is
+        then its commitInfo.
+        """
         first = self._span.first
         low = self._store.query("version_bounds", table_id=self._table.table_id)[0][0]
         if first > low or first == 0:

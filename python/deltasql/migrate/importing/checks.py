@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _MAX_LISTED = 10_000  # the most files listed to describe a folder without a log
 _PAGE = 50_000
 _MAX_REPORTED = 100
-# The files of a log that repeat the content of its commits, by the source of a difference.
+# Names for the source of a difference, if it is a log file that repeats the content of commits.
 _FILES_OF = {"checkpoint": "checkpoint", "crc": "checksum"}
 
 
@@ -61,7 +61,8 @@ def no_table(storage: Storage) -> TxnLogTableNotFoundError:
     below = next(
         (name.partition(f"/{LOG_FOLDER}")[0] for name in names if f"/{LOG_FOLDER}" in name), None
     )
-    reason, advice = "its _delta_log holds no commit", "Name the folder that contains _delta_log."
+    reason = "its _delta_log contains no commit"
+    advice = "Name the folder that contains _delta_log."
     if not names:
         reason, advice = "it does not exist or is empty", "Check the path and the storage options."
     elif below is not None:
@@ -104,7 +105,7 @@ def check_not_diverged(
         if list_log(storage).last_version >= own.published_version:
             raise VersionTakenError(table=table.full_name)  # published after the listing
         raise MirrorDivergedError(
-            f"the log at {listing.location} ends at version {last}; {table.full_name} was "
+            f"the log at {listing.location} ends at version {last}, but {table.full_name} was "
             f"published up to version {own.published_version}",
             table=table.full_name,
             version=last,
@@ -130,7 +131,7 @@ def _diverged(table: TableRow, listing: LogListing, version: int, head: int) -> 
         version=version,
         location=listing.location,
         help="Nothing was imported. `deltasql mirror adopt` adds the log's commits after those "
-        "of the database, `deltasql mirror reject` moves them out of the log. force=True (--force) "
+        "of the database. `deltasql mirror reject` moves them out of the log. force=True (--force) "
         "drops the table from the catalog and imports the whole log.",
     )
 
@@ -145,7 +146,7 @@ def check_new_commits(
     last: int,
     validator: ForeignValidator | None = None,
 ) -> None:
-    """Read all new commits before the first is appended, because the table is visible."""
+    """Read all new commits before any is appended: users see each commit as soon as it is."""
     seen, live = LoadCounts(), LiveFiles()
     for commit in _read(run, listing, first, last, seen):
         if validator is not None:

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 # A function that is called in the transaction that appends commits, with their last version.
 BeforeCommit: TypeAlias = "Callable[[Session, int], object]"
-# The timestamp of a commit without an in-commit timestamp: the modification time of its file, as
-# Delta's readers define it, or the one in its commitInfo, which survives a copy of our own tables.
+# How to time a commit without an in-commit timestamp. "file" takes the modification time of its
+# file, as Delta's readers do. "commit" takes the time in its commitInfo, which a copy preserves.
 Times = Literal["commit", "file"]
 
 
@@ -96,7 +96,7 @@ class LogLoader:
         self._partitions: dict[str, int] = {}
         self._token = token
         self._position = self._read_position(store.head(table.table_id))
-        # If this loader loads all files of the table, it knows which files are new without a query.
+        # For an empty table, this loader adds every file, so it need not query which are new.
         self._seen = SeenFiles() if self._position.head is None else None
 
     @property
@@ -343,8 +343,8 @@ class LogLoader:
         at_ms = info.in_commit_timestamp
         if at_ms is None and self._times == "commit":
             at_ms = info.timestamp
-        # Timestamps must grow with each commit. An invalid, very large one would leave no timestamp
-        # for the next commit.
+        # Ignore an invalid, very large timestamp: timestamps must grow with each commit, so none
+        # would be left for the next commit.
         return at_ms if isinstance(at_ms, int) and abs(at_ms) <= LAST_MS else modified_ms
 
     def _read_position(self, head: Head | None) -> _Position:
@@ -358,7 +358,7 @@ class LogLoader:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """The head of the table, and the columns of files that its current metadata defines."""
+    """The head of the table, and the columns that its current metadata defines."""
 
     head: Head | None
     columns: SkippingColumns
@@ -367,7 +367,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """The columns of files that metadata defines: partition columns and columns to index."""
+    """The columns that metadata defines: partition columns and columns to index."""
 
     partition_columns: tuple[str, ...]
     skipping: tuple[tuple[tuple[str, ...], str], ...]

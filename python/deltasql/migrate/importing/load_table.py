@@ -311,7 +311,7 @@ def _time_of(
     assert checkpoint is not None
     at_ms = checkpoint.files[0].modified_ms
     if first + 1 in commits:
-        # In a copied table, the files are newer than the commits.
+        # In a copied table, the modification times of files are later than the commits.
         at_ms = min(at_ms, loader.time_of(commits[first + 1]) - 1)
     return at_ms
 

@@ -1,8 +1,8 @@
 """Read and parse a log, in this process or on Spark executors.
 
-Spark is for logs that are too large for one process. The driver gets the same results in the same
-order as if it had parsed the log itself, so the rows in the database are the same. deltasql must be
-installed on the executors.
+Spark is for logs that are too large for one process. The driver receives the same results in the
+same order as if it had parsed the log itself, so the rows in the database are the same. deltasql
+must be installed on the executors.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COMMITS = pa.schema(
 
 
 class LogSource(Protocol):
-    """The commits and states of one log."""
+    """Reads the commits and states of one log."""
 
     def commits(self, first: int, last: int) -> Iterator[ParsedCommit]:
         """Yield the commits first..last."""

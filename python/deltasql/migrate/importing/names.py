@@ -123,7 +123,7 @@ def check_all_published(run: ImportRun, known: Sequence[TableRow]) -> None:
                 f"the dropped table {each.full_name} has {many(own.pending, 'version')} not yet "
                 f"in the log at {run.storage.location}",
                 table=each.full_name,
-                help="Restore it with undrop and publish it, then import; or discard these "
+                help="Restore it with undrop and publish it, then import. Or discard these "
                 "versions with force=True (--force).",
             )
         if not run.options.dry_run:

@@ -119,8 +119,7 @@ class StartFinder:
     def _first(self) -> int:
         listing, since = self.listing, self._since
         first = listing.first_version
-        # If a version cannot be loaded without the damaged checkpoint, raise the error of the
-        # checkpoint.
+        # If no version can be loaded without the damaged checkpoint, raise the checkpoint's error.
         if self._damage is not None and first > 0 and listing.checkpoint_for(first) is None:
             raise self._damage
         version = first if since is None else max(first, since)
@@ -128,7 +127,7 @@ class StartFinder:
             raise VersionGapError(
                 f"the log at {listing.location} cannot be read before version {version}",
                 location=listing.location,
-                help=f"Import at least up to version {version}.",
+                help=f"Import up to version {version} or a later version.",
             )
         if not self._skip_gaps and (since is None or since < first):
             _check_no_gap(listing, first)
@@ -136,7 +135,7 @@ class StartFinder:
 
 
 def _check_no_gap(listing: LogListing, first: int) -> None:
-    """Raise if commits exist before a gap of missing ones, because they would be left out."""
+    """Raise if the log has commits before a gap, because the import would leave them out."""
     oldest = min(listing.commits, default=first)
     gaps = listing.gaps(oldest, first)
     # If there is no checkpoint at `first`, reading the log raises the error.

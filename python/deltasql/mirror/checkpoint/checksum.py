@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from deltasql.store.records import TableRow, VersionRow
     from deltasql.store.store import Store
 
-# Longer lists of transactions or domains are left out, to keep checksum files small.
+# Lists of more transactions or domains are left out, to keep checksum files small.
 LONGEST_LIST = 100
-# Files added by a larger commit are counted in the database instead of parsing the commit file.
+# If a commit file has more bytes, its added files are counted by the database instead of parsed.
 LONGEST_PARSE = 1_000_000
 _FILES = re.compile(rb'\n\{"(?:add|remove|cdc)":')
 _FACTS = re.compile(rb'\n\{"(?:commitInfo|protocol|metaData|txn|domainMetadata)":')
@@ -57,8 +57,8 @@ def write_checksum(
 ) -> Checksum:
     """Write the checksum file of a published version; `data` is the content of its commit file.
 
-    `replaces_nothing` says that no file which the commit adds was already live. Without it, the
-    database is queried.
+    With `replaces_nothing`, none of the files that the commit adds was live before. Otherwise the
+    database is asked which of them replace a live file.
     """
     key = (table.table_id, storage.location)
     before = _cached(store, key)
@@ -98,7 +98,7 @@ def checksum_after(store: Store, table: TableRow, before: Checksum, data: bytes)
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The parts of a checksum that rarely change. A list that is None is not written."""
+    """The parts of a checksum that rarely change. If a list is None, the checksum omits it."""
 
     metadata: Body = field(default_factory=dict)
     protocol: Body = field(default_factory=dict)
@@ -121,7 +121,7 @@ class TableFacts:
         return _dumps({**known, "metadata": self.metadata, "protocol": self.protocol})[1:-1]
 
     def after(self, commit: _core.Commit) -> TableFacts:
-        """Return the facts after a commit; the same object if the commit changes nothing here."""
+        """Return the facts after a commit; return `self` if the commit changes none of them."""
         txns, domains = commit.txns, commit.domain_metadata
         metadata, protocol = commit.metadata, commit.protocol
         if not (txns or domains or metadata or protocol):
@@ -218,7 +218,7 @@ def _checksum_before(store: Store, table: TableRow, storage: Storage, version: i
 
 
 def _from_log(storage: Storage, row: VersionRow) -> Checksum | None:
-    """Return the checksum in the log; None if it is not that of the commit in the database."""
+    """Return the checksum in the log; None if it is for another commit than the database has."""
     try:
         body = load_json(storage.read(checksum_file(row.version)))
         if body["txnId"] != row.txn_id:
@@ -257,7 +257,7 @@ def _by_name(bodies: list[Body] | None, key: str) -> Bodies | None:
 
 
 def _merged(known: Bodies | None, new: Mapping[str, Body | None]) -> Bodies | None:
-    """Apply new bodies to the known ones; None removes a body. A long result becomes None."""
+    """Return the known bodies with new ones, where None removes one; None for a long result."""
     if known is None or not new:
         return known
     merged = {name: body for name, body in {**known, **new}.items() if body is not None}

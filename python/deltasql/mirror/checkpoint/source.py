@@ -88,12 +88,15 @@ class CheckpointSource:
         return int(self.metadata.configuration.get(_ENABLED_AT, 0))
 
     def tombstones(self) -> Iterator[pa.Table]:
-        """Yield the remove actions within the deleted-file retention, without files added again."""
+        """Yield the remove actions that are within the deleted-file retention.
+
+        Remove actions of files that were added again later are left out.
+        """
         since_ms = self._now_ms - self._properties.deleted_file_retention // _MILLISECOND
         rows = self.store.query("head_at_time", table_id=self.table_id, timestamp_ms=since_ms)
         before = Head(*rows[0]) if rows else None
         if before is not None and before.version < self._timestamps_since():
-            before = None  # commit times come from log files, so a deletion may be later
+            before = None  # these commit times are file times, so a deletion may be later
         after, ordinal = before.version if before else -1, _LAST_ORDINAL
         readded = _Readded(self, before.next_file_id if before else 1)
         at = {"table_id": self.table_id, "version": self.version, "deleted_after_ms": since_ms}
@@ -181,7 +184,7 @@ class _Readded:
         last_added = dict(
             zip(again["path_key"].to_pylist(), again["added_version"].to_pylist(), strict=True)
         )
-        # A file that the same commit removes and adds is live afterwards.
+        # If one commit removes a file and adds it, the file is live afterwards.
         kept = [
             last_added.get(key, -1) < version
             for key, version in zip(keys, removes["version"].to_pylist(), strict=True)

@@ -43,7 +43,7 @@ CREATE TABLE deltasql.tables (
 
 @dataclass(frozen=True, slots=True)
 class ShownTable:
-    """The row of a table in the catalog file."""
+    """The metadata of a table, as a row of the catalog file."""
 
     table_id: int
     table_uuid: str
@@ -141,7 +141,7 @@ class CatalogFile:
             self._db.execute(f"DROP VIEW IF EXISTS {_name(schema, shown.name)}")
 
     def hide(self, shown: ShownTable) -> None:
-        """Drop the view of a table but keep its metadata, for a view with another name."""
+        """Drop the view of a renamed table; keep the metadata for the view with the new name."""
         self.drop_view(shown)
         self._db.execute(
             "UPDATE deltasql.tables SET is_shown = false WHERE table_id = $id",

@@ -112,7 +112,7 @@ class ViewFiles:
         return partitioned or has_timestamps(live.schema) or live.have_deletions
 
     def groups(self) -> list[FileGroup]:
-        """Return the files in groups, such that one SELECT can read the files of a group."""
+        """Return the files in groups, so that one SELECT can read all files of a group."""
         found: dict[tuple[Paths, bool, StructType], list[str]] = {}
         for schema, files in self._schemas:
             for file in files:

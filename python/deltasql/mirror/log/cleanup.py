@@ -108,9 +108,9 @@ def _replace_foreign(store: Store, table: TableRow, storage: Storage, version: i
 def _expired(storage: Storage, oldest_kept: int, protected: int) -> tuple[list[str], int]:
     """Return the files that readers no longer need for `oldest_kept` or later, oldest first.
 
-    These are the files before the newest checkpoint at or before that version. Its version is
-    returned, too. A checkpoint before the version `protected` does not count: readers of the
-    versions after it need a table feature that the table does not have any more.
+    These are the files before the newest checkpoint at or before that version. The version of this
+    checkpoint is returned, too. Checkpoints before the version `protected` are ignored: to read
+    from such a checkpoint, a reader must support a feature that the table has dropped since.
     """
     expired: list[str] = []
     checkpoint = -1

@@ -56,7 +56,7 @@ def compact_log(store: Store, table: TableRow, storage: Storage, first: int, las
 
 
 def reconciled(actions: Iterable[Action]) -> list[Action]:
-    """Keep the last action for each file, application and domain, the last metadata and protocol.
+    """Keep the last action of each file, application and domain, the last metadata and protocol.
 
     >>> add = AddFile("f", {}, 1, 0)
     >>> [action.kind for action in reconciled([add, RemoveFile("f")])]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The most add and remove actions in memory when commits are read from the database.
+# When commits are read from the database, at most this many add and remove actions are in memory.
 MAX_FILES = 50_000
 
 
@@ -180,7 +180,7 @@ def commit_files_between(
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file that a commit adds; `key` is the key of the add action it belongs to, if any."""
+    """A file that a commit adds; `key` is the key of its add action, if it has one."""
 
     path: str
     key: bytes | None = None

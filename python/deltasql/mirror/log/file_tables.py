@@ -83,7 +83,7 @@ def tombstone_table(removes: Iterable[RemoveFile]) -> pa.Table:
 
 
 def canonical_files(files: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert files to a schema. Empty strings become null, and partition values canonical JSON."""
+    """Convert files to a schema, empty strings to null and partition values to canonical JSON."""
     columns = []
     for each in schema:
         if each.name not in files.schema.names:
@@ -124,7 +124,7 @@ def logical_files(files: pa.Table) -> pa.ChunkedArray:
 
 
 def _canonical_paths(paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return canonical paths. Only an absolute local path can be written in several ways."""
+    """Return paths in canonical form. Only absolute local paths change: they have several forms."""
     whole = paths.combine_chunks()
     is_local = is_local_path(whole)
     if not pc.any(is_local).as_py():

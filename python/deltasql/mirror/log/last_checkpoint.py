@@ -1,4 +1,7 @@
-"""Read, check and write `_last_checkpoint`, the hint that saves readers a listing of the log."""
+"""Read, check and write `_last_checkpoint`, so that readers need not list the log.
+
+The docstrings call this file the hint.
+"""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ class LogListing:
     def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
         """Return the ranges of versions without a commit file, between `first` and `last`.
 
-        Both ends of each range are included. The versions are not counted one by one, because a
-        misnamed file may have a version that is very far from the others.
+        Both ends of each range are included. The function does not loop over all the versions,
+        because a misnamed file may have a version that is very far from the others.
         """
         present = sorted(each for each in self.commits if first <= each <= last)
         edges = pairwise([first - 1, *present, last + 1])
@@ -138,7 +138,7 @@ def list_log(storage: Storage) -> LogListing:
     listing = find_log(storage)
     if listing is None:
         raise TxnLogTableNotFoundError(
-            f"there is no Delta table at {storage.location}: its _delta_log holds no commit",
+            f"there is no Delta table at {storage.location}: its _delta_log contains no commit",
             table=storage.location,
             help="Give the folder that contains _delta_log, and check the storage options.",
         )
@@ -198,7 +198,7 @@ def sort_files(location: str, files: Iterable[FileInfo]) -> LogListing:
 
 
 def read_json(name: str, data: bytes, *, needs: str) -> dict[str, Any]:
-    """Parse a log file that holds one JSON object with the integer member `needs`."""
+    """Parse a log file with one JSON object, which must have the integer member `needs`."""
     try:
         found = load_json(data)
     except ValueError as error:

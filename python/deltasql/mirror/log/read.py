@@ -159,7 +159,7 @@ def stream_state(
 def read_commits(
     storage: Storage, listing: LogListing, first: int, last: int
 ) -> Iterator[LogCommit]:
-    """Yield the commits first..last; the error for a missing or damaged commit names it."""
+    """Yield the commits first..last; raise an error that names a missing or damaged commit."""
     files = listing.commits_from(first, last)
     contents = _contents(storage, [file.name for file in files])
     version, batch = first, _Batch()
@@ -194,7 +194,7 @@ class _Batch:
         try:
             parsed = parse_commits(self._contents, version, names)
         except LogParseError:
-            # Parse one by one, to yield the commits before the damaged one.
+            # Parse the files again one by one, to yield the commits before the damaged one.
             for number, file, data in each:
                 actions = parse_commit(data, version=number, path=file.name)
                 yield LogCommit(number, file, data, actions)

@@ -34,8 +34,8 @@ SIDECARS = "_delta_log/_sidecars/"
 _PARSED = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 64 << 20
-# Paths differ from file to file, so a file with a higher compression ratio than this is treated as
-# a decompression bomb.
+# Every row has another path, so a real checkpoint cannot be compressed by more than this factor. A
+# file with a higher compression ratio is rejected as a decompression bomb.
 _MAX_COMPRESSION_RATIO = 1_000
 # File systems and object stores do not allow longer names.
 _MAX_PATH_BYTES = 32_768
@@ -137,8 +137,8 @@ def read_files(
 def _batch_size(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Return how many rows to decode at once, so that long strings do not exhaust the memory.
 
-    The Parquet footer does not show the length of dictionary-encoded strings. Each distinct string
-    is stored once, but decoding repeats it for every row that has it.
+    The Parquet footer does not contain the length of dictionary-encoded strings. The file stores
+    each distinct string once, but decoding copies the string to every row that has it.
     """
     longest = 0
     dictionaries: set[str] = set()
@@ -150,7 +150,7 @@ def _batch_size(storage: Storage, name: str, file: pq.ParquetFile, columns: Sequ
             if column.physical_type != "BYTE_ARRAY" or not path.startswith(tuple(columns)):
                 continue
             longest = max(longest, column.total_uncompressed_size // max(column.num_values, 1))
-            # No value is longer than the dictionary it is in.
+            # A dictionary contains whole values, so none of them is longer than the dictionary.
             largest = min(group.num_rows, _BATCH_ROWS) * column.total_uncompressed_size
             if column.has_dictionary_page and largest > _BATCH_BYTES:
                 dictionaries.add(path)
@@ -255,9 +255,9 @@ def _lacks_stats(file: pq.ParquetFile, kind: str) -> bool:
 
 
 def _columns(schema: pa.Schema, kinds: Collection[str], *, parsed: bool = False) -> list[str]:
-    """Return the columns to read. Parsed forms of values that also exist as JSON are left out.
+    """Return the columns to read, without the parsed columns of values that also exist as JSON.
 
-    With `parsed`, parsed statistics are read in addition to the JSON.
+    With `parsed`, the parsed statistics are read in addition to the JSON.
     """
     columns = []
     for kind in schema:

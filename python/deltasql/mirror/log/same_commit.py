@@ -23,12 +23,12 @@ _INFO = b'{"commitInfo":'
 
 
 def commit_id(table: TableRow, version: int, data: bytes) -> str:
-    """Return an id for a commit file without a transaction id; the same file gives the same id."""
+    """Return an id for a commit file without a transaction id, derived from its content."""
     return derived_id(table, version, hashlib.sha256(data).hexdigest())
 
 
 def is_id_of(txn_id: str, table: TableRow, version: int, data: bytes) -> bool:
-    """Return whether `txn_id` is the id in a commit file, or the id derived from the file."""
+    """Return whether `txn_id` is the transaction id in a commit file, or was derived from it."""
     info = parse_commit(data, version=version).commit_info
     own_id = None if info is None else info.txn_id
     if own_id is None:
@@ -46,7 +46,7 @@ def has_commit(store: Store, table: TableRow, version: int, data: bytes) -> bool
 
 
 def has_head_of(store: Store, table: TableRow, storage: Storage, listing: LogListing) -> bool:
-    """Return whether the latest version in the database is the same commit as in the log.
+    """Return whether the log and the database have the same commit at the database's head.
 
     Return True also if the log does not have the commit file of that version.
     """
@@ -59,7 +59,7 @@ def has_head_of(store: Store, table: TableRow, storage: Storage, listing: LogLis
 def is_same_commit(
     store: Store, table: TableRow, storage: Storage, listing: LogListing, version: int
 ) -> bool:
-    """Return whether the database and the log have the same commit as this version."""
+    """Return whether the database and the log have the same commit at this version."""
     data = storage.read(listing.commits[version].name)
     low = store.query("version_bounds", table_id=table.table_id)[0][0]
     if version == low and version > 0:

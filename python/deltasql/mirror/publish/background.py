@@ -168,8 +168,8 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    # A fork does not copy threads, so the child starts with an empty queue. The parent's thread
-    # publishes the parent's queue.
+    # A fork does not copy threads, and the thread in the parent still publishes the queued tables.
+    # So the child starts with an empty queue.
     for each in list(_alive):
         each._reset()
 

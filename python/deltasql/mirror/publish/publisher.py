@@ -102,8 +102,8 @@ class Publisher:
     ) -> PublishResult:
         """Publish a table up to a version to every target; a failure is recorded, not raised.
 
-        `commit` is the commit of that version, if the caller has it in memory. `post_commits` has
-        the maintenance options of versions for which they are not the default.
+        `commit` is the commit of that version, if the caller has it in memory. `post_commits` maps
+        versions to their options of log maintenance. Other versions have the default options.
         """
         file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
@@ -216,8 +216,7 @@ class Publisher:
         known = self._known.get(target.table.table_id) if target.is_own else None
         if known is None or known.recorded <= target.published_version:
             return target
-        # The published version may also have been reset, so that `known` is wrong. Read the row
-        # again.
+        # Do not trust `known`: the published version may have been reset. Read the row again.
         found = targets_of(self._store, target.table)
         return next(each for each in found if each.name == target.name)
 
@@ -329,8 +328,8 @@ class Publisher:
         last: int | None = None,
     ) -> None:
         key = (table.table_id, storage.location)
-        # At the end of a span, check the hint: another process may have failed between writing its
-        # checkpoint and the hint.
+        # At the end of a span, check the hint `_last_checkpoint`: another process may have written
+        # a checkpoint and failed before it wrote the hint.
         check_hint = file.version == last or key in self._unmaintained
         is_maintained = maintain(
             self._store,

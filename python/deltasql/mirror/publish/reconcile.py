@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TARGETS_PER_CLAIM = 8
 _REPORT_S = 1.0
-# No setting allows a longer lease or backoff. If one ends later than this, it was written by a
-# process whose clock was ahead.
+# No setting allows a longer lease or backoff. If a lease or a backoff ends even later, the clock of
+# the process that wrote it was ahead.
 _LONGEST_LEASE_MS = 86_400_000
 
 

@@ -13,7 +13,9 @@ _VERSIONS_PER_REPORT = 50
 
 
 class StopSignal(Protocol):
-    """Asked before each version whether to stop publishing. A `threading.Event` can be used."""
+    """The publisher asks a signal before each version whether to stop.
+
+    A `threading.Event` is a stop signal, too."""
 
     def is_set(self) -> bool: ...
 
@@ -30,7 +32,7 @@ class StopAtDeadline:
 
 
 class ProgressReporter:
-    """Reports the progress of publishing a span of versions; stops it if the callback raises.
+    """Reports the progress of publishing a span of versions; stops it if the callback fails.
 
     The publisher calls `is_set` before each version, so progress can be reported without splitting
     the span. Splitting it would write more checkpoints. The caller raises `error` after the span,

@@ -39,7 +39,7 @@ class PublishTarget:
     kind: str
     location: str
     published_version: int  # -1 before the first version
-    further_targets: int  # only for the own location: the number of other targets
+    further_targets: int  # number of other targets; set only for the table's own location
     state: str
     attempts: int  # failed attempts since the last success
     next_attempt_ms: int
@@ -121,8 +121,8 @@ def add_target(
 ) -> None:
     """Add a target to a table; the publisher then writes all versions to it, from the first one.
 
-    The folder of a replica belongs to no table, dropped tables included. With `allow_nested`, it
-    may be inside the folder of a table, or contain one.
+    The folder of a replica must not be the location of a table, even of a dropped one. With
+    `allow_nested`, the folder may be inside the folder of a table, or contain one.
     """
     if kind not in (DELTA, DUCKDB):
         raise TxnLogConfigError(
@@ -219,7 +219,8 @@ def add_catalog_file(
 
 def insert_missing_targets(session: Session) -> None:
     """Insert missing targets: own locations, and DuckDB files that show all tables."""
-    # Insert the row of the own location first, otherwise a view would be used as the own location.
+    # Insert the rows of own locations first: without its own row, a table's first target would be
+    # a DuckDB file, and the first target is used as the table's own location.
     session.execute("add_missing_targets")
     if session.execute("add_missing_views", prefix=catalog_key(""), now_ms=now_ms()):
         session.execute("count_all_further_targets")
