@@ -107,7 +107,7 @@ def check_clustered(physical: Sequence[ColumnPath], metadata: Metadata) -> None:
             names = {leaf.physical_path: leaf.path for leaf in _leaves(metadata)}
             shown = ".".join(names.get(path, path))
             raise TxnLogSchemaError(
-                f"a clustering column must exist and have statistics, which {shown} would not have",
+                f"the clustering column {shown} would be missing or would have no statistics",
                 column=shown,
                 help="The column must have a type with an order, and be one of the first 32 "
                 "columns or listed in delta.dataSkippingStatsColumns.",

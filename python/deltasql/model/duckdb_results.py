@@ -18,7 +18,7 @@ def arrow_table(result: Any) -> pa.Table:
 
 
 def arrow_reader(result: Any, batch_rows: int) -> pa.RecordBatchReader:
-    """Return the rows of a result in batches; raise if a column is a variant of DuckDB."""
+    """Return the rows of a result in batches; raise if a column has DuckDB's type VARIANT."""
     try:
         return _reader(result, batch_rows)
     except Exception as error:
@@ -26,7 +26,8 @@ def arrow_reader(result: Any, batch_rows: int) -> pa.RecordBatchReader:
         if not names:
             raise
         raise UnsupportedFeatureError(
-            f"column {names[0]!r} is computed as a variant, which the embedded engine only copies",
+            f"column {names[0]!r} is a computed variant, but the embedded engine can only copy "
+            "variants",
             features=("variantType",),
             help="Run the statement with deltasql.spark.sql, or cast the value to another type.",
         ) from error

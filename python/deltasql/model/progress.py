@@ -38,7 +38,7 @@ class Progress:
     """What `done` and `total` count, such as "commits"."""
     done: int = 0
     total: int = 0
-    """0 if it is unknown. The estimate of an export can be too high."""
+    """The number of items of the phase; 0 if unknown. An export may estimate it too high."""
     seconds: float = 0.0
     """Seconds since the phase began."""
     files: int = 0
@@ -154,7 +154,7 @@ class Meter:
 
 
 def _accept_progress(on_progress: Callable[..., None]) -> OnProgress:
-    """Return a callback for `Progress`, also if the given one takes two counts (deprecated)."""
+    """Return a callback that takes a `Progress`, even if the given one takes two counts."""
     try:
         parameters = inspect.signature(on_progress).parameters.values()
     except ValueError:  # some built-in functions have no signature

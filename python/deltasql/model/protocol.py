@@ -96,7 +96,7 @@ READABLE = frozenset(
         "timestampNanos",
     }
 )
-# Missing are the features that require what is not implemented.
+# All known features except those that deltasql does not implement for writing.
 WRITABLE = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"),
@@ -203,7 +203,8 @@ writer_features=None, extra={})
     dependants = sorted(each.name for each in known if name in each.requires)
     if dependants:
         raise UnsupportedFeatureError(
-            f"the table feature {name} cannot be dropped: {', '.join(dependants)} needs it",
+            f"the table feature {name} cannot be dropped: {' and '.join(dependants)} "
+            f"{'needs' if len(dependants) == 1 else 'need'} it",
             features=tuple(dependants),
             help="First drop the features that need it.",
         )
@@ -231,8 +232,8 @@ writer_features=None, extra={})
     reader = max(current.min_reader_version, requested_reader)
     writer = max(current.min_writer_version, requested_writer, 7 if reader >= 3 else 1)
     present = writer_features(current) | reader_features(current)
-    # A requested version below 7 implies features. If the protocol has feature lists, they are
-    # added there.
+    # A requested version below 7 implies features. If the protocol has feature lists, these
+    # features are added to the lists.
     listed = requested_writer < 7 <= writer
     implied = writer_features(Protocol(min(requested_reader, 2), requested_writer if listed else 1))
     is_enough = (reader, writer) == (current.min_reader_version, current.min_writer_version)

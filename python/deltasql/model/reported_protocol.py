@@ -42,8 +42,8 @@ def reported_protocol(
     """Return the protocol that the table would have without in-commit timestamps and fence.
 
     If a writer version below 7 implies all other features, that version is reported, unless a
-    feature was added by name. `has_named_features` returns whether this is so. It is called only if
-    the protocol has a feature that the table does not use.
+    feature was added by name. `has_named_features` returns whether a feature was added by name. The
+    function is called only if the protocol has a feature that the table does not use.
 
     >>> from deltasql.model.actions import Protocol
     >>> from deltasql.model.schema.schema import StructType

@@ -204,7 +204,8 @@ def _converted(value: Any, data_type: pa.DataType) -> Any:
     if types.is_integer(data_type):
         return _to_int(value)
     if types.is_floating(data_type):
-        # A number in JSON is a double. Rounded to a 32-bit float, 1.1 is a different value.
+        # Round the double from JSON to the column's type: the values of a 32-bit column are
+        # rounded, too, and 1.1 as a double differs from 1.1 in 32 bits.
         return pa.scalar(float(value), data_type).as_py()
     if types.is_decimal(data_type):
         return Decimal(str(value))

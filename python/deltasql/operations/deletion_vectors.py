@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _MOST_DELETED = 0.5
 """A file is rewritten if a larger share of its rows would be deleted."""
 _INLINE_BYTES = 256
-"""Larger vectors are stored in files; smaller ones save a file, but make the log larger."""
+"""Vectors up to this size are stored in the log. Larger vectors are stored in files."""
 _BYTES_PER_FILE = 2 * 1024 * 1024
-"""Readers read whole files of vectors, so a new file is started at this size."""
+"""A new file of vectors is started at this size, because readers read such files completely."""
 
 
 def uses_vectors(stage: TableStage) -> bool:
@@ -42,7 +42,10 @@ def uses_vectors(stage: TableStage) -> bool:
 
 
 def can_mark_any_file(stage: TableStage) -> bool:
-    """Return whether rows of every file can be marked: the log has the row counts of all files."""
+    """Return whether rows of every file can be marked as deleted.
+
+    For this, the log must have the row counts of all files.
+    """
     if not uses_vectors(stage) or stage.snapshot is None:
         return False
     return stage.snapshot.totals().num_records is not None

@@ -36,9 +36,9 @@ def scan_to_rewrite(stage: TableStage, files: pa.Table, *, positions: bool = Fal
 
 
 def scan_with_ids(engine: Engine, live: LiveFiles, names: Sequence[str]) -> Relation:
-    """Return the live rows of files, and their ids and commit versions in columns with two names.
+    """Return the live rows of files with two more columns: the row ids and the commit versions.
 
-    Raise if the table has no row tracking.
+    `names` are the names of these columns. Raise if the table has no row tracking.
     """
     check_tracked(live)
     return _scan(engine, live, names, positions=False)

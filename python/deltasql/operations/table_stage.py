@@ -251,7 +251,7 @@ class TableStage:
     def _change_data(self) -> None:
         """Set dataChange on all staged actions.
 
-        It is needed if a file was rewritten in this transaction and then its rows were changed.
+        This is necessary if the transaction rewrote a file and then changed rows of the new file.
         """
         staged = self.staged
         staged.adds[:] = [replace(add, data_change=True) for add in staged.adds]

@@ -161,7 +161,8 @@ class _Update:
     def _updated(self, files: pa.Table) -> Relation:
         """Return the rows to update, with their positions.
 
-        They are computed once: with a random condition, other rows could be deleted than written.
+        They are computed once and stored. If a random condition made two computations differ, the
+        rows that are marked as deleted would not be the rows that are written.
         """
         engine = self.stage.engine
         found = select(

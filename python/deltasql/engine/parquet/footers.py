@@ -37,7 +37,7 @@ def named_as_in_file(schema: StructType, stored: pa.Schema, path: str) -> Struct
         raise TxnLogEngineError(
             f"the columns of {path} have no field ids, but the table maps its columns by id",
             help="Rewrite the file with a writer that supports delta.columnMapping.mode=id, "
-            "or remove it from the table with repair().",
+            "or restore the table to a version without it.",
         )
     return _named_struct(schema, list(stored))
 

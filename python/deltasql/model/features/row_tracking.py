@@ -72,17 +72,20 @@ def materialized_columns(configuration: Mapping[str, str]) -> tuple[StructField,
 
 
 def changes_with_row(column: StructField) -> bool:
-    """Return whether a column has the version of a row's last change: it is null after a change."""
+    """Return whether a column has the version of a row's last change.
+
+    Where an operation changes a row, it must write null there: the commit then sets the version.
+    """
     return _CHANGES in column.metadata
 
 
 def with_row_ids(
     adds: Iterable[AddFile], domain: DomainMetadata | None, version: int
 ) -> tuple[list[AddFile], DomainMetadata | None]:
-    """Give the files of a commit row ids and commit versions; files that have them keep them.
+    """Assign row ids and commit versions to the files of a commit that do not have them yet.
 
-    `domain` has the highest row id of the table. It is returned with the new one, or None if no id
-    was assigned.
+    `domain` contains the highest row id of the table. The second result is the domain with the new
+    highest id, or None if no id was assigned.
     """
     before = -1 if domain is None else int(json.loads(domain.configuration)["rowIdHighWaterMark"])
     highest, found = before, []
@@ -90,8 +93,8 @@ def with_row_ids(
         count = read_stats(add.stats).get("numRecords")
         if not isinstance(count, int):
             raise InvalidActionError(
-                f"the file {add.path!r} has no number of records in its statistics, which row "
-                "tracking needs",
+                f"the file {add.path!r} has no number of records in its statistics, but row "
+                "tracking needs this number",
                 help="Add numRecords to the statistics of the file.",
             )
         base = add.base_row_id

@@ -46,7 +46,7 @@ COLLATED = "collated"
 
 
 def reject_compiled(parser: type) -> None:
-    """Raise if a parser of sqlglot cannot have subclasses, as those in `sqlglotc` cannot."""
+    """Raise if the installed sqlglot is compiled (`sqlglotc`): its parsers have no subclasses."""
     try:
         type("Subclass", (parser,), {})()
     except TypeError as error:
@@ -135,7 +135,7 @@ class Scope:
     def find(self, path: list[str]) -> tuple[str, LeafColumn, list[str]] | None:
         """Return the relation and the column that a path refers to, and the rest of the path.
 
-        The rest are keys of a map column. Return None if there is no such column.
+        The rest of a path consists of keys of a map column. Return None if there is no such column.
         """
         by_alias = {alias.casefold(): name for alias, name in self.aliases.items()}
         named = by_alias.get(path[0].casefold()) if len(path) > 1 else None

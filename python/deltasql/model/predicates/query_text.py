@@ -32,7 +32,7 @@ DIALECT = "duckdb"
 # Table functions that read nothing but their arguments.
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Explode)
 _FILE_FUNCTIONS = (exp.ReadCSV, exp.ReadParquet)
-# Functions that expose or change the state of this process, or run other queries.
+# Functions that expose or change the state of this process, or run other queries, are rejected.
 _REFUSED_FUNCTIONS = frozenset(
     {"current_setting", "getenv", "getvariable", "nextval", "currval", "query", "query_table"}
     | {"write_log", "which_secret", "json_execute_serialized_sql", "pragma_version"}
@@ -314,7 +314,7 @@ def _short_name(table: exp.Table, beside: Sequence[exp.Table]) -> str:
 def _place(table: exp.Table, place: str) -> QueriedTable:
     if table.catalog:
         raise InvalidQueryError(
-            f"{table.sql(dialect=DIALECT)} has too many parts",
+            f"the table name {table.sql(dialect=DIALECT)} has too many parts",
             help="Write `name` or `namespace.name`.",
         )
     version, timestamp = version_or_timestamp(table)

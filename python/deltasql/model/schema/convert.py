@@ -112,9 +112,9 @@ def _delta_type(arrow_type: Any) -> Any:
 
 
 def _changes_in_delta(storage: Any) -> bool:
-    """Return whether Delta does not have the storage type of an extension type, such as UUID.
+    """Return whether Delta lacks the storage type of an extension type, such as that of UUID.
 
-    Data of such a type could not be read back with its extension type.
+    The table then has another type, with which the data cannot be read back as the extension type.
     """
     import pyarrow as pa
 

@@ -88,9 +88,9 @@ def without_marks(schema: StructType) -> StructType:
 
 
 def columns_of_rows(schema: StructType) -> StructType:
-    """Return the columns of rows without definitions of the table that they were read from.
+    """Return the columns of rows without identity definitions and defaults.
 
-    The rows have values, so their columns are neither identity columns nor have they defaults.
+    Both belong to the table that the rows were read from. The rows themselves have values.
     """
     return StructType(tuple(_without(field, (*KEYS, CURRENT_DEFAULT)) for field in schema.fields))
 

@@ -35,9 +35,9 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 
 
 def is_converted(column: StructField) -> bool:
-    """Return whether the type of a column was an integer, a date or less precise, and is not now.
+    """Return whether the type of a column was widened, other than to a larger integer type.
 
-    Then a constant of the present type may have no exact value in the type of an older file.
+    A constant of the present type may then have no exact value in the type of an older file.
     """
     changes = column.metadata.get(TYPE_CHANGES, ())
     return any("fieldPath" not in each and each["toType"] not in _INTEGERS for each in changes)
@@ -64,7 +64,7 @@ def can_widen(given: DataType, wanted: DataType) -> bool:
 def can_widen_implicitly(given: DataType, wanted: DataType) -> bool:
     """Return whether a write with schema evolution may change the type.
 
-    As in delta-spark, integers become doubles or decimals only by ALTER TABLE.
+    As in delta-spark, only ALTER TABLE can change an integer column to double or decimal.
 
     >>> can_widen_implicitly("short", "long"), can_widen_implicitly("short", "double")
     (True, False)

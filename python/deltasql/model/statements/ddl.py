@@ -32,8 +32,8 @@ def parse_create(reader: Reader) -> s.Statement:
     if reader.peek() != "TABLE":
         raise InvalidQueryError(
             f"CREATE {reader.peek()} is not supported",
-            help="Write CREATE [OR REPLACE] TABLE or CREATE NAMESPACE. A part of a query gets a "
-            "name by WITH.",
+            help="Write CREATE [OR REPLACE] TABLE or CREATE NAMESPACE. To name a part of a "
+            "query, use WITH.",
         )
     return _create_table(reader, creates=True, replaces=replaces)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DefaultValues:
-    """Where the rows of VALUES have DEFAULT, by the position of the value in its row."""
+    """The occurrences of DEFAULT in the rows of VALUES, by their position in the row."""
 
     text: str
     rows: int = 0

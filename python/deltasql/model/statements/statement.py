@@ -37,7 +37,7 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement; `name` is how messages call it."""
+    """A statement; messages refer to it by `name`."""
 
     @property
     def name(self) -> str:

@@ -26,17 +26,17 @@ _EXPLAIN = re.compile(r"\s*explain(\s+(extended|codegen|cost|formatted))?\b", re
 
 @dataclass(frozen=True, slots=True)
 class TableInQuery:
-    """A table that a query reads, and its place in the text."""
+    """A table that a query reads, and its position in the text."""
 
     parts: tuple[str, ...]
     start: int
     end: int
-    """The end of the name, or of `VERSION AS OF …` behind it."""
+    """The end of the name, or of `VERSION AS OF …` after the name."""
     alias: str | None
     version: int | None = None
     timestamp: str | None = None
     qualified: tuple[tuple[int, int], ...] = ()
-    """The places of the namespace in columns such as `crm.sales.id`."""
+    """The positions of the namespace in column names such as `crm.sales.id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class QueryWithTables:
     text: str
     tables: tuple[TableInQuery, ...]
     parameters: tuple[tuple[int, int, str], ...] = ()
-    """The places and the names of parameters outside of the tables."""
+    """The positions and the names of parameters that are not in a table's version or timestamp."""
 
 
 def tables_in_query(query: str, values: Mapping[str, Any] | None = None) -> QueryWithTables:
@@ -62,7 +62,7 @@ def tables_in_query(query: str, values: Mapping[str, Any] | None = None) -> Quer
         text = with_at_clauses(query, dialect=StatementDialect)
         explained = _EXPLAIN.match(text)
         skipped = explained.end() if explained else 0
-        # Spaces keep the places of the rest of the text.
+        # Replace EXPLAIN by spaces, so that the positions in the rest of the text stay the same.
         tree = sqlglot.parse_one(" " * skipped + text[skipped:], read=StatementDialect)
     except SqlglotError as error:
         raise InvalidQueryError(

@@ -47,7 +47,7 @@ class Word:
 
 
 def words_of(text: str) -> list[Word]:
-    """Return the tokens of a text; a keyword of several words, such as ORDER BY, is several.
+    """Return the tokens of a text; each word of ORDER BY and similar keywords is a token.
 
     >>> [word.text for word in words_of("OPTIMIZE t ORDER BY `a b`")]
     ['OPTIMIZE', 't', 'ORDER', 'BY', 'a b']
@@ -106,7 +106,7 @@ class Reader:
     # Words
 
     def peek(self, ahead: int = 0) -> str:
-        """Return a word ahead in upper case, or an empty string."""
+        """Return the next word, or one `ahead` of it, in upper case; empty if there is none."""
         place = self.place + ahead
         return self.words[place].upper if place < len(self.words) else ""
 

@@ -69,7 +69,7 @@ def add_constraints(stage: TableStage, constraints: Mapping[str, str]) -> None:
 def drop_constraint(stage: TableStage, name: str, *, raise_if_not_exists: bool = True) -> None:
     """Drop a constraint.
 
-    If it does not exist, raise; without `raise_if_not_exists`, do nothing.
+    If it does not exist, raise, or do nothing if `raise_if_not_exists` is False.
     """
     key = CONSTRAINT_PREFIX + name
     if key not in stage.configuration:
@@ -97,7 +97,7 @@ def _check_boolean(name: str, condition: exp.Expr) -> None:
 
 
 def check_existing_rows(stage: TableStage, broken: Mapping[str, exp.Expr]) -> None:
-    """Raise if one of the conditions, each for rows that break a rule, is true for a row."""
+    """Raise if an existing row breaks a rule. `broken` has a condition for such rows per rule."""
     files = stage.files()
     if not len(files):
         return

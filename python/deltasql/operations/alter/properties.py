@@ -106,7 +106,7 @@ def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
 
 
 def _add_row_ids(stage: TableStage) -> None:
-    """Add the files without row ids again, so that the commit gives them some."""
+    """Add the files without row ids again, so that the commit assigns row ids to them."""
     import pyarrow.compute as pc  # lazy import: slow, and only needed here
 
     files = stage.files()

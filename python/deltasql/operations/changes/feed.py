@@ -179,7 +179,11 @@ class ChangeFeed:
     def _scans(
         self, engine: Engine, marked: Sequence[MarkedFile], partitioned_by: tuple[str, ...]
     ) -> Iterator[Relation]:
-        """Yield scans of files; if a path occurs twice, as after a restore, yield two scans."""
+        """Yield scans that read every file of the list.
+
+        One scan cannot read a path twice. If a path occurs again, as after a restore, another scan
+        reads it.
+        """
         left = marked
         while left:
             once: dict[str, MarkedFile] = {}

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
 
-# Part of the names of in-commit timestamp properties, which belong to the log of the source.
+# The names of all properties of in-commit timestamps contain this text. These properties describe
+# the log of the source, so a clone does not get them.
 _IN_COMMIT_TIMESTAMPS = "nCommitTimestamp"
 _FEATURES_OF_THE_LOG = frozenset({"inCommitTimestamp", "catalogManaged", FENCE})
 _MAX_NAMED = 5
@@ -85,7 +86,7 @@ class CloneReport(Report):
 
 
 def cloned_properties(source: Snapshot) -> dict[str, str]:
-    """Return the properties that a clone gets: not those of the source's name and log."""
+    """Return the properties for a clone: those of the source, except for its name and its log."""
     return {
         key: value
         for key, value in source.metadata.configuration.items()
@@ -199,7 +200,7 @@ def _stage_protocol(stage: TableStage, source: Snapshot) -> None:
 
 
 def _features_of_files(protocol: Protocol) -> frozenset[str]:
-    """Return the listed features that the schema and the properties alone may not show."""
+    """Return the listed features that files may need although no column or property shows it."""
     listed = writer_features(protocol) if protocol.min_writer_version >= 7 else frozenset()
     legacy = {name for name, feature in FEATURES.items() if feature.is_legacy}
     return listed - legacy - _FEATURES_OF_THE_LOG

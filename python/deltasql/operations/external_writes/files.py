@@ -85,11 +85,11 @@ def reject_unchecked_rules(stage: TableStage) -> None:
 
 @adds_table_to_errors
 def reject_materialized(stage: TableStage) -> None:
-    """Raise if files must contain the partition columns, which Spark leaves out."""
+    """Raise if files must contain the partition columns: Spark does not write them to files."""
     if stage.partition_columns and stage.plan().materializes_partitions:
         raise UnsupportedFeatureError(
-            f"the files of {stage.name} must contain the partition columns, and Spark leaves them "
-            "out",
+            f"the files of {stage.name} must contain the partition columns, which Spark does not "
+            "write to files",
             features=(MATERIALIZED,),
             help="Write this table with the embedded engine.",
         )
@@ -97,11 +97,11 @@ def reject_materialized(stage: TableStage) -> None:
 
 @adds_table_to_errors
 def reject_nested_ids(stage: TableStage) -> None:
-    """Raise if files need field ids of array elements, which Spark does not write."""
+    """Raise if files need field ids of array elements, because Spark does not write these ids."""
     if has_nested_ids(stage.schema):
         raise UnsupportedFeatureError(
-            f"the files of {stage.name} need the field ids of array elements and map entries, "
-            "which Spark does not write",
+            f"the files of {stage.name} must contain the field ids of array elements and map "
+            "entries, which Spark does not write",
             features=("icebergCompatV2",),
             help="Write this table with the embedded engine.",
         )
@@ -109,7 +109,7 @@ def reject_nested_ids(stage: TableStage) -> None:
 
 @adds_table_to_errors
 def reject_row_tracking(stage: TableStage) -> None:
-    """Raise if rows have ids, which a program that writes rows again does not preserve."""
+    """Raise if rows have ids, because a program that rewrites rows does not preserve the ids."""
     if stage.row_columns:
         raise UnsupportedFeatureError(
             f"{stage.name} has row tracking, and this client does not keep the ids of rows",
@@ -250,7 +250,8 @@ def _remove_replaced(
 ) -> tuple[int, int]:
     """Remove the rows that the overwrite replaces.
 
-    Return the number of removed files, and of files with rows of them that are kept.
+    Return the number of removed files, and the number of new files with those of their rows that
+    are not replaced.
     """
     if overwrite.predicate is not None:
         predicate = stage.predicate(overwrite.predicate, flavour="spark")
@@ -271,8 +272,8 @@ def _delete_matching(stage: TableStage, overwrite: Overwrite) -> tuple[int, int]
     """Delete the rows for which the condition is true, with the engine of this process."""
     if not overwrite.rows_match:
         raise UnsupportedFeatureError(
-            "an overwrite whose condition is about other columns than partition columns needs a "
-            f"client that checks the new rows: {overwrite.predicate}",
+            "this client does not check the new rows of an overwrite, which is necessary for a "
+            f"condition on columns that are not partition columns: {overwrite.predicate}",
             features=("replaceWhere",),
             help="Use the jar of this release, or "
             "deltasql.spark.write(df, uri, mode='overwrite', replace_where=…).",

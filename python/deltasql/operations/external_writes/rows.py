@@ -1,8 +1,8 @@
-"""UPDATE, DELETE and MERGE of rows in files that another program wrote again.
+"""Stage an UPDATE, DELETE or MERGE that another program has executed.
 
-The program has read the table at one version, found the rows that change, and written the files
-with such rows again without or with the new rows. Or it has marked these rows as deleted, and
-written only the new rows. It reports the files, the marked rows and the numbers of rows.
+The program has read the table at one version and found the rows that change. Then it either wrote
+new files that replace the files with these rows, or it marked these rows as deleted and wrote files
+with only the new rows. It reports the files, the marked rows and the numbers of rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Metrics = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """What happened to the rows of the files that were written again."""
+    """How many rows of the replaced files were copied, updated and deleted."""
 
     copied: int = 0
     updated: int = 0
@@ -50,20 +50,23 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class RowsWritten:
-    """What the program did."""
+    """The files and rows that the program wrote, replaced and read."""
 
     command: str
     """UPDATE, DELETE or MERGE."""
     folder: str
     files: Sequence[WrittenFile]
     replaced: Sequence[str]
-    """The URLs of the files that were written again."""
+    """The URLs of the files that new files replace."""
     marked: Mapping[str, bytes] = field(default_factory=dict)
     """The rows that were marked as deleted, as deletion vectors, by the URL of the file."""
     counts: RowCounts = RowCounts()
     rewrite_ms: int = 0
     reads: Sequence[str | None] = ()
-    """The conditions of all scans of the table, first that of the rows; None is a whole table."""
+    """The conditions of all scans of the table; None means a scan of the whole table.
+
+    The first condition is that of the scan for the rows that change.
+    """
     change_folder: str = ""
     change_data: Sequence[WrittenFile] = ()
 

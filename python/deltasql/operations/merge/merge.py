@@ -310,7 +310,7 @@ class _Merge:
     def _rewrite(self, files: pa.Table, replaced: list[int], marked: list[int]) -> list[AddFile]:
         """Write the rows of replaced files, the updated rows of marked files, and inserted rows.
 
-        `replaced` and `marked` are indexes of `files`, as the scan of all files had them.
+        `replaced` and `marked` are positions in `files`, the table of all scanned files.
         """
         target, engine = self.target, self.engine
         new = None if self.by_key else self._inserted()
@@ -340,7 +340,8 @@ class _Merge:
     ) -> Relation:
         """Return the joined rows after the merge, with ACTION; of marked files, only changed rows.
 
-        Changed rows are computed once: with random values, other rows could be marked than written.
+        The changed rows of marked files are computed once and stored. If a random value made two
+        computations differ, the rows that are marked would not be the rows that are written.
         """
         plan, generated = self.plan, rules_of(self.target).generated
         schema = self.target.stored_schema

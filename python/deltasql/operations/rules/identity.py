@@ -126,7 +126,7 @@ def with_numbers(
         return engine.query(select(*others, *nulls, source="rows"), rows=numbered)
     total = sum(count for _, count in parts)
     starts = {name: stage.reserve_numbers(name, total) for name in columns}
-    # The values in a partition follow those of the partition before it.
+    # The identity values of a partition continue after those of the previous partition.
     firsts = [sum(count for _, count in parts[:place]) for place in range(len(parts))]
     offsets = pa.table({_PART: [part for part, _ in parts], _FIRST: firsts})
     place = exp.Add(this=column(_FIRST, "parts"), expression=exp.paren(_in_part()))
@@ -162,7 +162,7 @@ def with_numbers_where_null(
 
 
 def _following(stage: TableStage, name: str, identity: str) -> exp.Expr:
-    """Return the value of a column; it is computed again if it uses the identity column."""
+    """Return a column's value, computed again for a generated column that uses the identity."""
     rules = rules_of(stage)
     used = rules.generated[name].find_all(exp.Column) if name in rules.generated else ()
     if all(each.name != identity for each in used):

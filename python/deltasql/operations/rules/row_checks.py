@@ -79,8 +79,8 @@ def generated_columns(stage: TableStage) -> Sequence[str]:
 def widening_columns(stage: TableStage) -> frozenset[str]:
     """Return the columns whose type a write with schema evolution may widen.
 
-    These are none if type widening is not enabled, otherwise all that no rule uses: the value of a
-    rule may depend on the type.
+    If type widening is not enabled, there are none. Otherwise these are all columns that no rule
+    uses, because the result of a rule may depend on the type of a column.
     """
     if not is_enabled(stage.configuration):
         return frozenset()

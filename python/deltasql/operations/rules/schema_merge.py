@@ -51,8 +51,8 @@ def _merge_structs(current: StructType, given: StructType, widening: Collection[
     ]
     present = {field.name for field in current.fields}
     new = StructType(tuple(f for f in given.fields if f.name not in present))
-    # Remove the column mapping of another table: rows that were read from it have it in their
-    # schema.
+    # If the rows were read from another table with column mapping, their schema has the ids and
+    # physical names of that table. Remove both.
     return StructType((*kept, *without_mapping(new).fields))
 
 

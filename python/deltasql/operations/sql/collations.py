@@ -1,7 +1,7 @@
-"""Columns with a collation, by which no engine of deltasql compares strings.
+"""Reject expressions and queries that could compare strings of columns with a collation.
 
-The metadata of such a column has the key `__COLLATIONS`. Values are copied. An expression or a
-query that could compare them is refused, because the engines would compare their bytes.
+The metadata of such a column has the key `__COLLATIONS`. The engines of deltasql can copy its
+values. They cannot compare values by a collation: they would compare the bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANY_COLUMNS = (exp.Distinct, exp.SetOperation, exp.Columns)
 
 
 def reject_collated(resolved: exp.Expr) -> None:
-    """Raise if an expression does anything with a collated column but copy it, or test for null."""
+    """Raise if an expression does more with a collated column than copy it or test it for null."""
     for node in resolved.walk():
         if COLLATED in node.meta and node is not resolved and not _is_tested_for_null(node):
             raise _not_compared(node.name)
@@ -33,8 +33,8 @@ def reject_collated(resolved: exp.Expr) -> None:
 def reject_collated_query(query: exp.Query, schemas: Iterable[StructType]) -> None:
     """Raise if a query could compare or sort by a column that has a collation.
 
-    The outermost SELECT may return such columns, and test whether they are null. Queries inside it
-    must not return them, because it could compare the result under another name.
+    The outermost SELECT may return such columns, and test whether they are null. A subquery must
+    not return them, because the outer query could compare the values under another name.
     """
     names = {
         field.name.casefold()
@@ -77,7 +77,7 @@ def _compares_unnamed_columns(query: exp.Query) -> bool:
 
 
 def _names(column: exp.Column) -> set[str]:
-    """Return the parts of a name, of which one can be a struct that contains the column."""
+    """Return all parts of a dotted name: any of them can be the name of a column."""
     names = {part.name.casefold() for part in column.parts}
     place: exp.Expr = column
     while isinstance(place.parent, exp.Dot):
@@ -102,7 +102,7 @@ def _is_tested_for_null(node: exp.Expr) -> bool:
 
 def _not_compared(name: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        f"column {name!r} has a collation, by which this engine does not compare strings",
+        f"column {name!r} has a collation, and this engine cannot compare strings by a collation",
         features=("collations",),
         help="Select the column and compare it in another program, or cast a copy of the rows.",
     )

@@ -20,7 +20,7 @@ _KEYWORD = "DEFAULT"
 
 
 def default_value(column: StructField | LeafColumn) -> exp.Expr | None:
-    """Return the default of a column as an expression of the column's type; None without one.
+    """Return the default of a column as an expression of its type; None if it has no default.
 
     >>> from deltasql.model.schema.schema import StructField
     >>> field = StructField("n", "long", metadata={"CURRENT_DEFAULT": "1 + 2"})

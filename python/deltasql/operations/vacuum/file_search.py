@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 VACUUMED_BEFORE, VACUUM_RETAINED, VACUUM_KEPT = "vacuumedBefore", "vacuumRetained", "vacuumKept"
 VACUUM_SPARED = "vacuumSpared"
-"""Keys in the commitInfo of VACUUM END, with which the next vacuum finds its start.
+"""Keys in the commitInfo of VACUUM END, which tell the next vacuum where to start.
 
 All files that were removed before the time VACUUMED_BEFORE, up to version VACUUM_RETAINED, have
 been deleted, except the files of the versions in VACUUM_KEPT. VACUUM_SPARED means that the vacuum
@@ -141,9 +141,9 @@ class FileSearch:
         return frozenset(name for path in self._needed_paths() for name in self._names(path))
 
     def needed_of(self, names: Set[str]) -> frozenset[str]:
-        """Return those of `names` that a retained or kept version references.
+        """Return the names in `names` that a retained or kept version references.
 
-        Unlike `needed`, this does not hold the names of all files in memory.
+        Unlike `needed`, this does not read the names of all files into memory.
         """
         found: set[str] = set()
         for path in self._needed_paths():
@@ -191,8 +191,8 @@ class FileSearch:
         info = (load(rows[0][1]) or {}) if rows else {}
         if VACUUMED_BEFORE not in info:
             return LastVacuum()
-        # The time alone is not enough: of several commits in the same millisecond, the vacuum may
-        # have retained only some.
+        # The time alone does not identify a version: the vacuum may have retained only some of
+        # several commits in the same millisecond.
         return LastVacuum(
             int(info.get(VACUUM_RETAINED, -1)),
             int(info[VACUUMED_BEFORE]),

@@ -64,7 +64,10 @@ class VacuumPlan:
     keep_versions: tuple[int, ...] = ()
     first_retained: int = -1
     marked: LastVacuum | None = None
-    """The mark of the previous vacuum, if this vacuum keeps files that other tables need."""
+    """The start that the previous vacuum recorded, if this vacuum must record it again.
+
+    This is the case if this vacuum keeps files that other tables need.
+    """
     deletable: Deletable | None = None
     """Decides which of the files may be deleted."""
 
@@ -88,7 +91,7 @@ class VacuumPlan:
         return {VACUUMED_BEFORE: done.before_ms, VACUUM_RETAINED: done.retained, **kept, **spared}
 
     def keep(self, intents: Iterable[tuple[str, str]]) -> None:
-        """Remove intents from the plan that the vacuum could not take over, with their files."""
+        """Remove these intents, which the vacuum could not take over, and their files."""
         for intent in intents:
             for name in self.intents.pop(intent):
                 self.sizes.pop(name, None)
@@ -169,7 +172,7 @@ def plan_vacuum(
 
 
 def spare_needed(plan: VacuumPlan, snapshot: Snapshot) -> None:
-    """Remove files from the plan that commits restored since the plan was made."""
+    """Remove from the plan the files that newer commits have restored."""
     _spare(plan, FileSearch(snapshot, plan.before_ms, plan.keep_versions))
 
 
