@@ -131,8 +131,9 @@ def skipping(job: Job) -> Figures:
         made.touch()
     predicate = predicates(files)[2]
     samples = [measure(Request(contender.unconnected(), "plan", predicate.sql)) for _ in range(3)]
-    if any(each.files != len(predicate.files) for each in samples):
-        raise RuntimeError(f"{job.system} finds {samples}, not {len(predicate.files)} files")
+    found = [each.files for each in samples]
+    if any(count != len(predicate.files) for count in found):
+        raise RuntimeError(f"{job.system} found {found} files instead of {len(predicate.files)}")
     return {"ms": statistics.median(each.total_seconds for each in samples) * 1000}
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Not imported from the workspace: that loads a driver, whose memory would be counted.
+# `benchmarks.workspace` has this path, too, but importing it loads a driver, whose memory would
+# then be measured.
 ROOT = Path(__file__).resolve().parent.parent
 
 

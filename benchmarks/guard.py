@@ -1,4 +1,4 @@
-"""Fail if this tree is slower than the baseline release, or slower beside plain SQL than recorded.
+"""Fail if this tree has become slower than the baseline release or than its recorded ratio to SQL.
 
 `make bench-quick` (`python -m benchmarks.guard`) takes less than five minutes. It runs a few cases
 of `benchmarks.before_after`: the baseline release, this tree and plain SQL by turns. The slowdown

@@ -40,12 +40,12 @@ def test_ratio_outside_its_limit_is_reported(changed: dict[str, object], words: 
     assert all(word in line for word in words), line
 
 
-def test_figure_that_was_never_recorded_is_reported() -> None:
+def test_measurement_without_a_recorded_value_is_reported() -> None:
     (line,) = guard.problems([row("commit", 1.0, 1.0, 1.0)], {})
     assert "--record" in line
 
 
-def test_every_case_beside_plain_sql_is_recorded() -> None:
+def test_guard_json_has_every_comparison_with_plain_sql() -> None:
     recorded = json.loads(guard.RECORDED.read_text())["slowdowns"]
     wanted = {
         f"{name}, {backend}"

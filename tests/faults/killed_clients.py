@@ -97,7 +97,7 @@ def _live(
 
 def _check(catalog: Any, tables: list[str], known: set[int], acknowledged: set[int]) -> set[int]:
     """Check that acknowledged rows exist, and at most one that was not acknowledged."""
-    # A commit waits until the server has finished the request of the killed client.
+    # This commit has to wait until the server has finished the request of the killed client.
     append(catalog, tables, {-max(acknowledged): 0})
     found = [[row[0] for row in rows_of(catalog, table)] for table in tables]
     for ids in found:

@@ -88,7 +88,7 @@ def change_commit(
 
 
 def forget_derived(location: Path | str) -> None:
-    """Leave only the commit files: deltalake trusts checkpoints and checksums."""
+    """Delete all files of the log but the commit files, so that deltalake has to read these."""
     for file in (Path(location) / LOG).iterdir():
         if file.suffix != ".json":
             file.unlink()

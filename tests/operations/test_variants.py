@@ -43,7 +43,7 @@ def row(n: int, variant: Any) -> dict[str, Any]:
 
 
 def add_rows(lake: Catalog, path: str, rows: list[dict[str, Any]]) -> None:
-    """Add a file in the form in which other programs write variants."""
+    """Add a Parquet file with these rows, with variants encoded as other programs do."""
     nested = pa.struct([("w", VARIANT), ("n", pa.int32())])
     schema = pa.schema(
         [("id", pa.int32()), ("v", VARIANT), ("s", nested), ("l", pa.list_(VARIANT))]

@@ -72,7 +72,7 @@ class Recorder:
         self._out.flush()
 
     def _is_past_retention(self, done: Operation, error: Exception) -> bool:
-        """Return whether a version that it read was replaced longer ago than the retention."""
+        """Return whether the operation read a version whose files vacuum may have deleted."""
         if not isinstance(error, TxnLogError | OSError):
             return False
         for name, version in done.versions.items():

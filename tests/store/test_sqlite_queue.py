@@ -300,7 +300,8 @@ def test_interrupt_never_blocks_other_writers(sqlite_uri: DeltaSqlUri, ends: str
 
         dialect = catalog.store.dialect
         assert isinstance(dialect, SqliteDialect)
-        # Not WriteQueue.close: the garbage collector may close the queue of an earlier test here.
+        # WriteQueue.close is not interrupted: the garbage collector may call it on the queue of an
+        # earlier test.
         of_queue = (WriteQueue.acquire, WriteQueue.release, WriteQueue._lock_files)
         functions = (sqlite_queue._lock, platform.unlock, platform.open_lock_file)
         for at in itertools.count():

@@ -91,7 +91,7 @@ def completion(shell: str) -> None:
 
 @contextmanager
 def _catalog(ctx: click.Context) -> Iterator[Catalog | None]:
-    """Open the catalog that the command line, as typed so far, selects; None without one."""
+    """Open the catalog that the typed part of the command line selects, if it selects one."""
     context: Context | None = ctx.obj
     if context is not None:  # `deltasql shell` has opened the catalog
         with context.open() as catalog:

@@ -43,8 +43,9 @@ def as_columns(
 ) -> Drawing:
     """Draw one line for each row, at most `width` wide; the first line has the titles.
 
-    Long values are shortened first. If that is not enough, columns in the middle or the last ones
-    are left out. With "last", empty columns are left out before anything else.
+    Long values are shortened first. If the table is still too wide, columns are left out: those in
+    the middle, or, with `leave_out="last"`, the last ones. "last" also leaves out empty columns,
+    before it shortens values.
 
     >>> print(*as_columns(["id", "name"], [["1", "pen"]], right=[True, False], width=80).lines)
     id  name  1  pen
@@ -134,7 +135,7 @@ def _total(widths: Iterable[int]) -> int:
 def _kept(
     places: Sequence[int], widths: Mapping[int, int], width: int, *, from_both_ends: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the columns that fit: those before a mark and those after it."""
+    """Return the columns that fit: those before the mark for left-out columns, and those after."""
     if _total(widths.values()) <= width:
         return [*places], []
     left, end = [places[0]], deque[int]()

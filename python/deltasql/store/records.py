@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from deltasql.store.dialect import Row
 
 UNPARTITIONED = 0
-# The key in `extra` for the transaction id of the log, if the database stores a derived id instead.
+# The transaction id of an imported commit may not fit into the database, which then stores an id
+# derived from it. This is the key in `extra` for the original id.
 _LOG_TXN_ID = "txnId"
 _LONGEST_ID = 500
 # The UUID namespace of derived ids. It is fixed, so that loading the same commit again gives the

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set the parameter :NAME. A number, true, false and null are values of JSON, other values "
-    "are text. Can be given several times.",
+    help="Set the parameter :NAME. VALUE is a number, true, false or null; anything else is text. "
+    "Can be given several times.",
 )
 @dry_run_option("Run the statements, print their results, and roll back all changes.")
 @columns_option

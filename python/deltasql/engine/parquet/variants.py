@@ -48,7 +48,7 @@ def unshredded(array: Any, kind: pa.DataType) -> pa.StructArray:
 
 
 def _encoded(group: Any, names: Sequence[Names]) -> list[bytes | None]:
-    """Return the binaries of a group of `value` and `typed_value`; None for a missing value."""
+    """Return the encoded variant of each row of `value` and `typed_value`; None if missing."""
     parts = _parts(group)
     value, typed = parts.get("value"), parts.get("typed_value")
     rest = [None] * len(group) if value is None else value.to_pylist()
@@ -82,7 +82,7 @@ def _objects(
             found.append(left)
             continue
         if left is not None and left[0] & 3 != _OBJECT:
-            raise pa.ArrowInvalid("a shredded variant object has a value that is not an object")
+            raise pa.ArrowInvalid("the `value` of a shredded variant object is not an object")
         fields = {} if left is None else _fields(left, names[row])
         for name, values in members.items():
             value = values[row]

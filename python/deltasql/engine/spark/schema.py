@@ -125,6 +125,6 @@ def name_parts(name: str) -> list[str]:
 
 
 def plain_field(field: StructField, mode: str | None) -> StructField:
-    """Return a field for reading any file: nullable, and without the metadata of the log."""
+    """Return the field as data files have it: nullable, and without the metadata of the log."""
     kind = with_members(field.type, lambda member: plain_field(member, mode))
     return StructField(field.physical_name(mode), kind)

@@ -1,1 +1,1 @@
-"""Stage files that another program wrote: new files, rewritten files, or the actions for them."""
+"""Stage writes of other programs, which report new files, rewritten files or whole actions."""

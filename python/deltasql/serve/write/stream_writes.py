@@ -80,9 +80,9 @@ def replace_latest(tx: MultiTableTransaction, table: str, latest: Snapshot) -> N
 def stream_positions(stage: TableStage, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the position of each column of the table in the rows of a stream, and the defaults.
 
-    A column that the stream lacks has no position, and gets its default, or null. Raises if the
-    columns of the stream do not match those of the table, which Spark does not check. Returns an
-    empty dict for a write that is not a streaming write.
+    A column that the stream lacks has no position, and gets its default, or null. Spark does not
+    compare the columns of a stream with the table, so this function does: it raises if the stream
+    has other columns, or other types. Returns an empty dict if the write is not a stream.
     """
     given = body.get("stream")
     if given is None:
