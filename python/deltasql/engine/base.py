@@ -149,7 +149,9 @@ class Engine(Protocol):
         """Add a column with a unique number for every row; the rows are computed once."""
 
     def ranked(self, relation: Relation, keys: Mapping[str, exp.Expr], bits: int) -> Relation:
-        """Add a column for each key: the rank of its value among all rows, below `2**bits`.
+        """Add a column for each key, with the rank of the key's value among all rows.
+
+        A rank is below `2**bits`.
 
         Equal values have the same rank. Values that are close may also have the same rank. Nulls
         rank first.

@@ -92,7 +92,7 @@ def rebuild_catalog(
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> RebuildReport:
-    """Load the tables below the roots that the catalog lacks, completely or in part."""
+    """Load the tables below the roots, and the commits, that the catalog does not have yet."""
     loads: list[_TableLoad] = []
     for root in roots:
         root_location = absolute_location(root)

@@ -292,5 +292,6 @@ def _never_destroy(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 atexit.register(close_idle)
-# A forked child does not have DuckDB's threads, and would wait for them forever when it exits.
+# Close idle instances before a fork: the child has no threads of DuckDB, so it would wait for them
+# forever when it exits.
 register_at_fork(before=close_idle, after_in_child=_forget_inherited)

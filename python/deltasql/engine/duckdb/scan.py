@@ -128,7 +128,7 @@ def _without_pushdown(value: str, data_type: DataType) -> str:
 
 
 def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:
-    """Return a SELECT without rows: the columns of a table, and BIGINT columns named in `also`."""
+    """Return a SELECT that has no rows but the columns of a table, and BIGINT columns `also`."""
     kinds = _Columns(None, NO_PATHS, variant=VARIANT)
     columns = [
         f"CAST(NULL AS {kinds.type(f.type, ())}) AS {identifier(f.name)}" for f in schema.fields
@@ -188,7 +188,7 @@ class _Columns:
     def __init__(
         self, mode: str | None, naive: Set[ColumnPath], variant: str | None = None
     ) -> None:
-        """`variant` is the type of variants, which is only known if no file is read."""
+        """`variant` is the type of variants if no file is read: DuckDB does not read variants."""
         self._mode, self._naive, self._variant = mode, naive, variant
 
     def type(self, data_type: DataType, path: ColumnPath) -> str:

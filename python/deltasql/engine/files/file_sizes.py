@@ -47,7 +47,7 @@ class FileSizes:
         self._folders: dict[str, _Folder] = {}
 
     def missing(self, files: pa.Table) -> list[str]:
-        """Return the paths of listed files for which `of` returns None."""
+        """Return the paths of listed files that are missing, or whose deletion vector is."""
         paths = files["path"].to_pylist()
         return [path for path, size in zip(paths, self.of(files), strict=True) if size is None]
 

@@ -110,7 +110,7 @@ class FileShape:
         return rows
 
     def store(self, rows: pa.Table) -> pa.Table:
-        """Convert rows, without partition columns that are not stored, to the file's schema."""
+        """Convert rows to the file's schema, which lacks partition columns that are not stored."""
         columns = [
             column if column.type.equals(field.type) else _viewed(column, field.type)
             for column, field in zip(rows.columns, self.stored, strict=True)
@@ -385,7 +385,7 @@ def _arguments(options: WriteOptions, shape: FileShape) -> dict[str, Any]:
         every = options.bloom_filters.get(EVERY_COLUMN)
         blooms = {path: options.bloom_filters.get(name, every) for name, path in leaves}
         arguments["bloom_filter_options"] = {p: _bloom(*b) for p, b in blooms.items() if b}
-    # Omit arguments that an old version of Arrow does not know: they do not affect the rows.
+    # Omit arguments that an old version of Arrow does not support: they do not affect the rows.
     known = inspect.signature(pq.ParquetWriter.__init__).parameters.keys() | {"data_page_size"}
     return {key: value for key, value in arguments.items() if key in known}
 

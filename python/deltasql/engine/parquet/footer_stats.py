@@ -92,7 +92,7 @@ def _leaves(
 def _bounds(parts: list[Any], kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_timestamp(kind):
         return _timestamp_bounds(parts, 1 if kind.unit == "ns" else 1_000)
-    if pa.types.is_temporal(kind):  # as numbers, because Python's dates end in the year 9999
+    if pa.types.is_temporal(kind):  # use numbers: Python has no dates after 9999
         return min(part.min_raw for part in parts), max(part.max_raw for part in parts)
     low = min(part.min for part in parts)
     # The maximum of floats is unknown: footers ignore NaN, which sorts above all numbers.

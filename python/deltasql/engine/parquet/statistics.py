@@ -106,7 +106,7 @@ class _Column:
             return
         plain = column
         if pa.types.is_temporal(self.kind):
-            # Compare numbers, because Python's dates end in the year 9999.
+            # Compare values as numbers, because Python has no dates after the year 9999.
             integer = pa.int32() if pa.types.is_date(self.kind) else pa.int64()
             plain = pa.chunked_array([chunk.view(integer) for chunk in column.chunks], integer)
         if count <= _FEW_ROWS:

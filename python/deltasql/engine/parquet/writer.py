@@ -46,7 +46,7 @@ _CLOSED_AT_ONCE = 8
 _SORT_MEMORY = "1GB"
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _FULL = 0.95  # share of the target size; filling the rest would add a very small row group
-_SMALL = 64 * 1024  # up to this many bytes of rows, a file is opened with `small`
+_SMALL = 64 * 1024  # up to this many bytes of rows, storage is told that a file will be small
 _FEWEST_ROWS = 1024  # minimum rows of a row group that is cut to meet the target size
 
 

@@ -373,7 +373,10 @@ class _Cutover:
         )
 
     def _claim(self) -> str:
-        """Return the id for the commit, which is stored first so that a retry finds the commit."""
+        """Return the id for the commit.
+
+        The id is stored before the commit is written, so that a retry finds the commit.
+        """
         with self._store.change([self._table.table_id]) as (session, _):
             properties = properties_of(session, self._table)
             token = properties.setdefault(CUTOVER, str(uuid.uuid4()))

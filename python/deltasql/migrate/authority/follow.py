@@ -122,7 +122,7 @@ def refresh(
 
 
 def table_at(store: Store, location: str) -> TableRow | None:
-    """Return the live table at a location, however the location is written; None without one."""
+    """Return the live table at a location, in any spelling of the location; None if none."""
     found = tables_at(store.query, location)
     return next((table for table in found if table.dropped_at_ms is None), None)
 
@@ -272,8 +272,8 @@ def _check_followable(
     known = join_table_name(table.namespace, table.name)
     if not table.is_following:
         raise TableExistsError(
-            f"the table at {storage.location} is {known}. It cannot follow its log, because its "
-            "authority is the database",
+            f"the table {known} at {storage.location} cannot follow its log, because its authority "
+            "is the database",
             table=known,
             help="Update it from its log with `deltasql import`, or roll it back first.",
         )

@@ -84,8 +84,8 @@ def check_owner(run: ImportRun, listing: LogListing, known: Sequence[TableRow]) 
 def record_taken_over(run: ImportRun, listing: LogListing) -> None:
     """Record in the log that this catalog owns it now, after an import with `force`.
 
-    The previous owner finds the change in this file. It could not see it from new commits, because
-    they would look like its own.
+    The previous owner notices the change by this file. New commits alone would not show it, because
+    they look like commits of the previous owner.
     """
     if not run.takes_ownership or run.options.dry_run:
         return

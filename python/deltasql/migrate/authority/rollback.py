@@ -437,7 +437,8 @@ class _Rollback:
         if row is None:
             return False
         if self._table.is_following:
-            # Only a crashed cutover by this catalog counts, not one by another catalog.
+            # The timestamps may be from a crashed cutover of this catalog. Ignore those that
+            # another catalog enabled.
             return row.txn_id == self._table.properties.get(CUTOVER)
         return ENGINE_INFO in (row.info.engine_info or "")
 

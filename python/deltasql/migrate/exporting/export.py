@@ -1,9 +1,9 @@
 """Export a range of versions as a separate Delta table, with or without its data files.
 
 Readers can open the destination as a table once it has the commit of version 0, or the checkpoint
-of a later first version. This file is written last. So an interrupted export leaves files, but no
-readable table. A file at the destination describes the export, so that the next run can continue
-it.
+of a later first version. The export writes this commit or checkpoint after the data files and the
+other commits. So an export that is interrupted before leaves files, but no readable table. A file
+at the destination describes the export, so that the next run can continue it.
 """
 
 from __future__ import annotations

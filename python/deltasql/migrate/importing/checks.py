@@ -74,7 +74,7 @@ def no_table(storage: Storage) -> TxnLogTableNotFoundError:
 
 
 def empty_commits(listing: LogListing, first: int | None, last: int) -> list[str]:
-    """Return a warning for every empty commit file. It is valid, but usually left by a crash."""
+    """Return a warning for every empty commit file: it is valid, but a crash usually left it."""
     found = [
         v for v, file in listing.commits.items() if not file.size and (first or 0) <= v <= last
     ]
@@ -290,7 +290,7 @@ def describe_table(run: ImportRun, table: TableRow) -> None:
 def verify_loaded(
     run: ImportRun, table: TableRow, listing: LogListing, last: int, *, since: int | None = None
 ) -> None:
-    """Compare a loaded table with its log, as deltasql and as deltalake read it.
+    """Compare a loaded table with its log, which both deltasql and deltalake read.
 
     With `since`, only the commits from that version on and the latest state are compared.
     """

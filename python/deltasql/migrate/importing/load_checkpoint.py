@@ -24,7 +24,7 @@ def file_batches(
     partition_columns: Sequence[str],
     batch_files: int,
 ) -> Iterator[LogFiles]:
-    """Yield the files of a state with ids from 1 and their index rows, then its tombstones."""
+    """Yield the files of a state in batches, with new ids from 1, and then its tombstones."""
     return read_ahead(_batches(state, columns, partition_columns, batch_files))
 
 

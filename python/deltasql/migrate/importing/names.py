@@ -146,8 +146,9 @@ def restored_name(store: Store, table: TableRow, folder: str) -> tuple[str, str]
     """Return the namespace and the name that a loaded table had in the lost catalog.
 
     `folder` is the folder of the table, relative to its root. A transaction over several tables
-    writes their names into the log. If there is none, the name is taken from the metadata, and the
-    namespace from the parent folder, because tables are created at `namespace/name` by default.
+    writes their names into the log. If the log has no such transaction, the name is taken from the
+    metadata, and the namespace from the parent folder: by default, tables are created at
+    `namespace/name`.
     """
     return _name_in_history(store, table) or name_from_layout(
         _metadata(store, table), table.location, folder

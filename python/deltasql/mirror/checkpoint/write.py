@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _WRITTEN_FOR = b"deltasql.table"
 """The key in the Parquet metadata of our checkpoints; the value is the UUID of the table."""
-# Strings that differ in every row, for which a dictionary would make the file larger.
+# The strings of these columns differ in every row, so a dictionary would make the file larger.
 _UNIQUE_TEXTS = (".path", ".stats", ".schemaString")
 
 

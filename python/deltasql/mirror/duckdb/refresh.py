@@ -1,9 +1,9 @@
 """Refresh a DuckDB catalog file, which has a view of the latest version of every table.
 
 An update changes a copy of the file and then replaces the file with the copy. So readers and
-updates never wait for each other, and a reader sees every commit completely, even one over several
-tables. Open readers keep the old file until they reopen it. A lock ensures that concurrent updates
-by two processes lose nothing.
+updates never wait for each other, and a reader sees every commit completely, even a commit to
+several tables. Open readers keep the old file until they reopen it. A lock ensures that concurrent
+updates by two processes lose nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Refreshed:
     errors: dict[int, TxnLogMirrorError] = field(default_factory=dict)
 
 
-# The last refresh of each file by this process, so that a commit of several tables refreshes the
+# The last refresh of each file by this process. With it, a commit to several tables refreshes the
 # file only once.
 _last_refresh: dict[Path, tuple[tuple[int, int] | None, Heads, Refreshed]] = {}
 

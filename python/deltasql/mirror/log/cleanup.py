@@ -52,8 +52,8 @@ def clean_log(
 
     The version that was current at the start of the retention stays readable. For that, the newest
     checkpoint at or before this version is not deleted, nor are the files after that checkpoint.
-    If another program wrote this checkpoint, it is replaced by one from the database first, because
-    it may be wrong, and the commits that it replaces are deleted.
+    If another program wrote this checkpoint, it may be wrong. Because the commits before it are
+    deleted, deltasql first replaces it by a checkpoint from the database.
     """
     properties = TableProperties(configuration)
     if not (properties.expired_log_cleanup or even_if_disabled):

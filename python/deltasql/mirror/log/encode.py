@@ -236,7 +236,7 @@ def _in_order(
     adds: Sequence[AddFile],
     cdc: Sequence[AddCdcFile],
 ) -> list[Action]:
-    # Sorted here, because each database sorts strings by its own collation.
+    # Sort in Python, because each database sorts strings by its own collation.
     actions: list[Action] = [info]
     actions += [action for action in (protocol, metadata) if action is not None]
     ordered_txns = sorted(txns, key=lambda txn: txn.app_id)

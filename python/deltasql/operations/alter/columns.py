@@ -75,7 +75,7 @@ def add_columns(stage: TableStage, columns: StructType) -> None:
             raise TxnLogSchemaError(
                 f"column {column.name!r} cannot be NOT NULL: the table has rows without it",
                 column=column.name,
-                help="Add it nullable, or add it to a table without rows.",
+                help="Add it as a nullable column, or add it to a table without rows.",
             )
     _stage_schema(stage, _merged(stage.schema, columns, ()))
     stage.set_commit_info("ADD COLUMN", {"fields": _fields_json(columns)})

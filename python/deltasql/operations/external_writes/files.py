@@ -50,7 +50,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Which rows new files replace: all, those of a condition, or those of the same partitions."""
+    """Which rows new files replace: all rows, rows that meet a condition, or whole partitions."""
 
     predicate: str | None = None
     same_partitions: bool = False

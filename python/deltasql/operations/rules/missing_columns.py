@@ -30,7 +30,7 @@ def optional_columns(stage: TableStage) -> Sequence[str]:
 
 
 def missing_defaults(stage: TableStage, given: Collection[str]) -> dict[str, exp.Expr]:
-    """Return the defaults of the columns that rows do not have; `given` are their columns."""
+    """Return the defaults of missing columns; `given` are the columns that the rows have."""
     missing = (each for each in stage.schema.fields if each.name not in given)
     values = ((each.name, default_value(each)) for each in missing)
     return {name: value for name, value in values if value is not None}

@@ -224,7 +224,7 @@ def partition_names(snapshot: Snapshot) -> set[str]:
 
 
 def needed_elsewhere(snapshot: Snapshot, names: Set[str], before_ms: int) -> set[str]:
-    """Return those of a table's files `names` that other tables of the catalog need."""
+    """Return which of the files with these names other tables of the catalog need."""
     if not names:
         return set()
     store, table = snapshot.store, snapshot.table
@@ -254,7 +254,7 @@ def needed_names(store: Store, cache: FileCache, other: TableRow, before_ms: int
 
 
 def _file_key(path: str, folder_key: Callable[[str], str]) -> str:
-    """Return an absolute path in its canonical form (as in location keys), else ""."""
+    """Return an absolute path in its canonical form, as in location keys; "" for other paths."""
     if not is_absolute(path):
         return ""
     is_url = not path.startswith("/")
