@@ -170,7 +170,7 @@ def test_export_to_a_nonempty_folder_is_rejected(
     copy = tmp_path / "copy"
     (copy / "deep").mkdir(parents=True)
     (copy / "deep" / "file").write_text("mine")
-    with pytest.raises(TxnLogStorageError, match="not empty: it holds deep/file"):
+    with pytest.raises(TxnLogStorageError, match="not empty: it contains deep/file"):
         published_in_sqlite.export_table("t", str(copy))
     assert [path.name for path in copy.rglob("*")] == ["deep", "file"]
 
