@@ -182,7 +182,7 @@ def _front_page() -> str:
             table(("name", "meaning"), rows),
             "See also [`deltasql.spark`](spark.md) for PySpark, [`deltasql.aio`](aio.md) for "
             "asyncio and [`deltasql.exceptions`](../errors.md) for all exceptions.",
-            f"Re-exported from deltalake, unchanged: {stock}.",
+            f"These names are re-exported from deltalake without changes: {stock}.",
             *map(_directive, functions),
         ]
     )
@@ -209,8 +209,9 @@ def _inherited() -> str:
         rows.append((f"`{name}`", ", ".join(f"`{each}`" for each in taken if each != "self")))
     return (
         "## DeltaTable: from deltalake\n\n"
-        "`DeltaTable` is a subclass of deltalake's. These have deltalake's meaning and work on the "
-        "log in SQL; `help(deltasql.DeltaTable)` shows them with their documentation.\n\n"
+        "`DeltaTable` is a subclass of deltalake's `DeltaTable`. These inherited methods and "
+        "attributes have the same meaning as in deltalake, and work on the log in the database. "
+        "`help(deltasql.DeltaTable)` shows them with their documentation.\n\n"
         + table(("name", "takes"), rows)
     )
 

@@ -35,8 +35,8 @@ def errors_page() -> str:
     """Return the page of all exceptions with their fields, meaning and remedy."""
     parts = ["# Errors", as_markdown(deltasql.exceptions.__doc__ or "")]
     parts.append(
-        "Tracebacks and the command line name the command that prints the section of the error, "
-        "such as `deltasql docs TxnLogUriError`. It is also in `error.docs`."
+        "Tracebacks and the command line name the command that prints the section of the error on "
+        "this page, such as `deltasql docs TxnLogUriError`. `error.docs` contains it, too."
     )
     for name in deltasql.exceptions.__all__:
         cls = getattr(deltasql.exceptions, name)
@@ -91,9 +91,9 @@ def metrics_page() -> str:
         for each in METRICS.values()
     ]
     intro = (
-        "`deltasql.telemetry.enable_prometheus()` and `enable_opentelemetry()` publish these; "
-        "nothing is measured before one of them is called. [The guide](../guides/observability.md) "
-        "has a dashboard and alerts over them."
+        "`deltasql.telemetry.enable_prometheus()` and `enable_opentelemetry()` publish these "
+        "metrics. deltasql measures nothing before one of the two is called. "
+        "[The guide](../guides/observability.md) has a dashboard and alerts for these metrics."
     )
     return f"# Metrics\n\n{intro}\n\n{table(('metric', 'kind', 'labels', 'meaning'), rows)}"
 

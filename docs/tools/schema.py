@@ -19,7 +19,7 @@ A catalog consists of these tables in one database. You may read them with your 
 tools. Only deltasql may write to them: after a manual change, `deltasql verify` reports
 differences. Times are milliseconds since 1970 in UTC. JSON has the format of the Delta log.
 
-The files of a table at version `v`, without replaying a log:
+This query returns the files of a table at version `v`, without replaying a log:
 
 ```sql
 SELECT path FROM dl_add_files

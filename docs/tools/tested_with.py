@@ -37,10 +37,10 @@ def tested_with_page() -> str:
         "`make test-matrix` runs the same behaviours with each of these releases. After each "
         "step, stock deltalake reads the published log and must see the same rows.",
         "\n".join(f"- **{_words(name)}**: {text}" for name, text in BEHAVIOURS.items()),
-        "`ok` means that all checks of the behaviour passed; `-` means that it does not apply. "
-        "*at commit* is the commit of deltasql that was run: the last one that changed more than "
-        "documentation. Not all rows were run at the same commit. The code that was run is older "
-        "than a commit after `≤`.",
+        "`ok` means that all checks of the behaviour passed; `-` means that the behaviour does not "
+        "apply. *at commit* is the commit of deltasql that was tested: the last commit that "
+        "changed more than documentation. It differs between rows. If the commit has the prefix "
+        "`≤`, the tested code is older than this commit.",
         "[Supported releases](versions.md) lists the releases that deltasql accepts, and the "
         "results of each check with each release of PySpark.",
     ]

@@ -59,9 +59,9 @@ def versions_page() -> str:
     return "\n\n".join(
         [
             "# Supported releases",
-            "*Allowed* are the releases that `pip` installs with deltasql. *Tested* is the release "
-            "that `make test` uses. [Tested releases](tested-with.md) lists the others that were "
-            "run. "
+            "The column *allowed* has the releases that `pip` installs with deltasql. The column "
+            "*tested* has the release that `make test` uses. [Tested releases](tested-with.md) "
+            "lists the other releases that were tested. "
             f"Python {project['requires-python'].replace('>=', '')} or newer is required, and Java "
             "17 or newer for Spark.",
             "## Packages that deltasql works with",
@@ -70,22 +70,22 @@ def versions_page() -> str:
             _deltalake(),
             "## Releases of PySpark",
             "`make compat` runs these checks with the newest patch of each release. *from 4.2* "
-            "means that Spark has what the feature needs since 4.2.",
+            "means that earlier releases of Spark lack an interface that the feature needs.",
             _pyspark(),
             "Limits by release: the Python API on Spark Connect needs Spark 4.1 or later. On 4.0, "
             "an INSERT into a table of the Spark catalog must have all columns: give NULL or "
             "DEFAULT. The options `maxFilesPerTrigger` and `maxBytesPerTrigger` of a stream with "
             '`format("deltasql")` need 4.2 or later. On 4.3, nothing is compared with delta-spark, '
-            "which has no build for it. Releases before 4.0 and after 4.3 are refused before "
-            "anything is written. In the table, *not run* means that no result is recorded for "
-            "this patch release yet.",
+            "because delta-spark has no build for Spark 4.3. Releases before 4.0 and after 4.3 are "
+            "refused before anything is written. In the table, *not run* means that no result is "
+            "recorded for this patch release yet.",
             "## Databases that hold the log",
             "A release that is not allowed is refused when the catalog is opened, before anything "
             "is written. SQLite 3.37 is the first release with STRICT tables.",
             table(("database", "allowed", "tested"), databases),
             "## Readers of the mirror",
-            "The tests read published tables with each of these. The first four open the path of a "
-            "table, without deltasql; the others get `deltasql://` URIs.",
+            "The tests read published tables with each of these libraries. The first four open the "
+            "path of a table, without deltasql; the others get `deltasql://` URIs.",
             table(("reader", "tested", "by"), readers),
             "[Compatibility](compatibility.md) shows which tables older releases of deltalake can "
             "read and write.",
@@ -118,23 +118,24 @@ def _pins() -> dict[str, str]:
 def _deltalake() -> str:
     supported, _ = supported_releases("deltalake")
     return (
-        f"Supported is deltalake {supported}. `make test-matrix` has a cell for every release of "
-        "this range; [tested releases](tested-with.md#engines-and-libraries) lists those with a "
-        "recorded result. A cell runs the behaviour suite, and compares the results of "
-        "`DeltaTable`, `write_deltalake`, `QueryBuilder` and `register()` with those of the same "
-        "release on a path.\n\n"
-        "A newer release can be installed: reading and writing work. `register()`, `QueryBuilder`, "
-        "and methods of `DeltaTable` whose implementation in deltalake changed, raise "
+        f"deltasql supports deltalake {supported}. For every release of this range, "
+        "`make test-matrix` runs the behaviour suite. It also compares the results of "
+        "`DeltaTable`, `write_deltalake`, `QueryBuilder` and `register()` on a `deltasql://` URI "
+        "with the results of the same release on a path. "
+        "[Tested releases](tested-with.md#engines-and-libraries) lists the releases with a "
+        "recorded result.\n\n"
+        "With a newer release, reading and writing work, but `register()`, `QueryBuilder`, and "
+        "methods of `DeltaTable` that have changed in deltalake raise "
         "`UnsupportedReleaseError`, which names the supported releases. An older release is "
         "rejected on the first use of deltasql.\n\n"
         "Limits of older releases: `deltasql.VariantType` needs 1.6.0, "
         "`enable_nanosecond_timestamps` needs 1.6.1, and `file_pruning_predicate`, "
         "`session_config` and `scan()` of a path need 1.6.6. Before 1.5.1, DuckDB runs the queries "
         "of `QueryBuilder`, because `count(*)` in deltalake is wrong for partitioned tables.\n\n"
-        "Defects of these releases that the cells found, with tables at a path; tables with a "
-        "`deltasql://` URI are not affected: from 1.5.0 to 1.6.3, `vacuum` deletes no file of "
-        "partitions with a space in their value, but returns their names, also those of live "
-        "files. A `merge` of 1.5.0 does not delete rows of such partitions."
+        "These tests found two defects of deltalake itself, which do not affect tables with a "
+        "`deltasql://` URI. From 1.5.0 to 1.6.3, `vacuum` of a table at a path deletes no file of "
+        "a partition whose value contains a space, but returns the names of these files, also of "
+        "live ones. A `merge` of 1.5.0 does not delete rows of such partitions."
     )
 
 
