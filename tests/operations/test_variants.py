@@ -143,14 +143,86 @@ def as_text(variant: dict[str, bytes]) -> str:
     return str(duckdb.execute(query, [content]).fetchone()[0])
 
 
+def test_inserts_and_merges_copy_variants_from_queries_and_data(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE t ({COLUMNS})")
+    rows = [row(1, number(7)), row(2, None), row(3, NULL)]
+    add_rows(lake, "a.parquet", rows)
+    with lake.begin() as tx:
+        data = tx.read("t")
+    moved = data.set_column(0, "id", pa.array([11, 12, 13], pa.int32()))
+    expected = rows + [{**each, "id": each["id"] + 10} for each in rows]
+
+    def write() -> None:
+        deltasql.write_deltalake(lake.table("t").uri, moved, mode="append")
+
+    def merge() -> None:
+        merger = opened(lake).merge(moved, "t.id = s.id", source_alias="s", target_alias="t")
+        merger.when_not_matched_insert_all().execute()
+
+    select = "SELECT id + 10 AS id, v, s, l FROM t"
+    steps = (
+        lambda: lake.sql(f"INSERT INTO t {select}"),
+        lambda: lake.sql(f"INSERT INTO t REPLACE WHERE id > 10 {select}"),
+        lambda: lake.sql(
+            f"MERGE INTO t USING ({select}) AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+        ),
+        write,
+        merge,
+    )
+    for number_of_step, step in enumerate(steps):
+        step()
+        assert rows_of(lake) == expected, number_of_step
+        lake.sql("DELETE FROM t WHERE id > 3")
+    lake.sql("INSERT INTO t VALUES (10, NULL, NULL, NULL), (11, NULL, NULL, NULL)")
+    lake.sql("INSERT INTO t SELECT 12, NULL, NULL, NULL")
+    lake.sql("INSERT INTO t SELECT * FROM VALUES (13, NULL, NULL, NULL) AS r(id, v, s, l)")
+    nulls = [{"id": n, "v": None, "s": None, "l": None} for n in (10, 11, 12, 13)]
+    assert rows_of(lake) == rows + nulls
+
+
+def test_columns_made_by_queries_of_variants_are_variants(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE source ({COLUMNS})")
+    lake.sql("CREATE TABLE t AS SELECT * FROM source")
+    assert lake.table("t").snapshot().schema == lake.table("source").snapshot().schema
+    add_rows(lake, "a.parquet", [row(1, number(7))])
+    lake.sql("INSERT WITH SCHEMA EVOLUTION INTO t SELECT id + 1 AS id, v, s, l, v AS w FROM t")
+    lake.sql(
+        "MERGE WITH SCHEMA EVOLUTION INTO t USING (SELECT id + 2 AS id, array(v) AS m FROM t) AS s "
+        "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    )
+    schema = lake.table("t").snapshot().schema
+    assert [str(schema.find(name).type) for name in ("w", "m")] == [
+        "variant",
+        "ArrayType(element_type='variant', contains_null=True)",
+    ]
+    found = {each["id"]: each for each in rows_of(lake)}
+    assert found[2]["w"] == number(7)
+    assert found[3]["m"] == [number(7)]
+
+
 def test_embedded_engine_does_not_compute_variants(lake: Catalog) -> None:
     lake.sql(f"CREATE TABLE t ({COLUMNS})")
     add_rows(lake, "a.parquet", [row(1, number(7))])
+    version = lake.table("t").snapshot().version
     for statement in (
         "INSERT INTO t (id, v) VALUES (1, 'text')",
+        "INSERT INTO t (id, v) VALUES (1, parse_json('1'))",
+        "INSERT INTO t (id, v) VALUES (1, 5), (2, NULL)",
+        "INSERT INTO t (id, v) SELECT id, id FROM t",
+        "INSERT INTO t (id, l) SELECT id, array('a') FROM t",
+        "INSERT INTO t (id, s) SELECT id, named_struct('w', 'a', 'n', 1) FROM t",
+        "MERGE INTO t USING (SELECT 2 AS id, 'a' AS v) AS s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)",
+        "MERGE INTO t USING (SELECT 2 AS id) AS s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, parse_json('1'))",
+        "CREATE TABLE u AS SELECT CAST(id AS VARIANT) AS v FROM t",
         "UPDATE t SET v = 1",
         "UPDATE t SET v = id",
     ):
         with pytest.raises((TxnLogSchemaError, UnsupportedFeatureError), match="variant"):
             lake.sql(statement)
+    text = pa.table({"id": pa.array([2], pa.int32()), "v": ["text"]})
+    with pytest.raises(TxnLogSchemaError, match="Cannot cast field v from Utf8"):
+        deltasql.write_deltalake(lake.table("t").uri, text, mode="append", schema_mode="merge")
+    assert lake.table("t").snapshot().version == version
     assert rows_of(lake) == [row(1, number(7))]

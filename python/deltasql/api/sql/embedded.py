@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from deltasql.api.catalog.base import CatalogTable, spelling_of
@@ -16,6 +17,8 @@ from deltasql.exceptions import InvalidQueryError
 from deltasql.model.predicates.parser import parse_expression
 from deltasql.model.predicates.query_conditions import condition_on
 from deltasql.model.predicates.query_text import parse_query
+from deltasql.model.schema.convert import HAS_VARIANTS
+from deltasql.model.schema.schema import has_variant
 from deltasql.model.statements.parameters import bind
 from deltasql.model.statements.tokens import StatementDialect
 from deltasql.operations.sql.collations import reject_collated_query
@@ -27,8 +30,6 @@ from deltasql.uri import DEFAULT_NAMESPACE, join_table_name, split_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import pyarrow as pa
 
     from deltasql.api.catalog.base import BaseCatalog
     from deltasql.api.sql.engine import Arrange, Stored
@@ -104,7 +105,11 @@ class EmbeddedEngine:
             described = answer("describe", parsed.tree).read_all()
             names, types = (described[each].to_pylist() for each in described.column_names[:2])
             tree = _arranged(parsed.tree, types, (arrange or as_they_are)(names))
-            return closing_reader(stack.pop_all(), answer("query", tree))
+            rows = answer("query", tree)
+            if any(has_variant(each.schema) for each in files.values()):
+                marked = rows.schema.with_metadata(HAS_VARIANTS)
+                rows = pa.RecordBatchReader.from_batches(marked, rows)
+            return closing_reader(stack.pop_all(), rows)
 
     def fetch(self, tx: MultiTableTransaction, query: str, values: Mapping[str, Any]) -> pa.Table:
         """Return the rows of a query as an Arrow table, for another step of the same statement."""
@@ -214,6 +219,7 @@ def _arranged(tree: exp.Query, types: Sequence[str], stored: Sequence[Stored]) -
     # Name the columns of the inner query as in the table, because DuckDB's errors (such as a failed
     # cast) contain these names.
     known = {each.column: each.name for each in stored}
+    stored = [replace(each, column=None) if _is_null(tree, each) else each for each in stored]
     names = [identifier(known.get(number, f"c{number}")) for number in range(len(types))]
     columns = []
     for name, kind in zip(names, types, strict=True):
@@ -225,6 +231,24 @@ def _arranged(tree: exp.Query, types: Sequence[str], stored: Sequence[Stored]) -
         this=tree.copy(), alias=exp.TableAlias(this=identifier("q"), columns=names)
     )
     return exp.Select(expressions=selected).from_(inner)
+
+
+def _is_null(tree: exp.Query, stored: Stored) -> bool:
+    """Return whether NULL literals, which DuckDB types as integers, are stored as variants."""
+    if stored.type is None or not has_variant(stored.type):
+        return False
+    number = stored.column
+    if number is None or not isinstance(tree, exp.Select):
+        return False
+    rows: Sequence[exp.Expr] = [tree]
+    if tree.is_star:
+        source = tree.args["from_"].this
+        source = source if isinstance(source, exp.Values) else source.this
+        if len(tree.expressions) > 1 or not isinstance(source, exp.Values):
+            return False
+        rows = source.expressions
+    values = [each.unalias() for row in rows for each in row.expressions[number : number + 1]]
+    return len(values) == len(rows) and all(isinstance(each, exp.Null) for each in values)
 
 
 def _value(stored: Stored, columns: Sequence[exp.Expr]) -> exp.Expr:

@@ -481,7 +481,7 @@ def _define(connection: duckdb.DuckDBPyConnection, named: NamedObject) -> None:
 
 
 def struct_variant(node: exp.Expr) -> exp.Expr:
-    """Cast NULL or a struct to the struct that represents a variant, instead of to VARIANT.
+    """Cast NULL and structs to the struct that represents a variant, instead of to VARIANT.
 
     >>> from sqlglot import parse_one as parse
     >>> parse("CAST(NULL AS STRUCT<v VARIANT>)").transform(struct_variant).sql("duckdb")
@@ -489,10 +489,35 @@ def struct_variant(node: exp.Expr) -> exp.Expr:
     """
     if not isinstance(node, exp.Cast):
         return node
-    is_struct = node.this.type is not None and node.this.type.this == exp.DType.STRUCT
-    if isinstance(node.this, exp.Null) or (is_struct and node.to.this == exp.DType.VARIANT):
+    given = node.this.type
+    if isinstance(node.this, exp.Null):
         return exp.Cast(this=node.this, to=node.to.transform(_as_struct))
-    return node
+    return node if given is None else exp.Cast(this=node.this, to=_copied(node.to, given))
+
+
+def _copied(wanted: exp.DataType, given: exp.DataType) -> exp.DataType:
+    """Return the type of a cast, in which each variant that is copied from a struct is a struct.
+
+    >>> wanted, given = "STRUCT<v VARIANT, w VARIANT>", "STRUCT<v STRUCT<value BLOB>, w INT>"
+    >>> _copied(exp.DataType.build(wanted), exp.DataType.build(given)).sql("duckdb")
+    'STRUCT(v STRUCT(metadata BLOB, value BLOB), w VARIANT)'
+    """
+    if wanted.this == exp.DType.VARIANT:
+        is_struct = given.this in (exp.DType.STRUCT, exp.DType.VARIANT)
+        return exp.DataType.build(VARIANT, dialect="duckdb") if is_struct else wanted
+    if wanted.this != given.this or not wanted.args.get("nested"):
+        return wanted
+    inner: list[exp.Expr] = []
+    if wanted.this == exp.DType.STRUCT:
+        members = {member.name.lower(): member.args["kind"] for member in given.expressions}
+        for member in wanted.expressions:
+            kind = member.args["kind"]
+            kind = _copied(kind, members.get(member.name.lower(), kind))
+            inner.append(exp.ColumnDef(this=member.this, kind=kind))
+    else:
+        pairs = zip(wanted.expressions, given.expressions, strict=True)
+        inner = [_copied(one, other) for one, other in pairs]
+    return exp.DataType(this=wanted.this, expressions=inner, nested=True)
 
 
 def _as_struct(node: exp.Expr) -> exp.Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+HAS_VARIANTS = {"deltasql.variants": "true"}
+"""Metadata of an Arrow schema in which structs of `metadata` and `value` are variants."""
 _TAKEN = "a pyarrow, deltalake, Spark or Delta JSON schema, or an object with __arrow_c_schema__"
+_VARIANT = {"metadata": "binary", "value": "binary"}
 # The metadata key for the declared type of a string column, as in Spark.
 _CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -80,7 +84,23 @@ def _from_arrow(schema: Any) -> StructType:
             prefix=before + mark,
             help="Cast the column to a type that Delta has before writing.",
         ) from error
-    return StructType.from_json(converted.to_json())
+    found = StructType.from_json(converted.to_json())
+    marks = arrow.metadata or {}
+    if all(marks.get(key.encode()) == value.encode() for key, value in HAS_VARIANTS.items()):
+        return StructType(tuple(map(_with_variants, found.fields)))
+    return found
+
+
+def _with_variants(member: StructField) -> StructField:
+    return replace(member, type=_variant(member.type))
+
+
+def _variant(data_type: DataType) -> DataType:
+    if isinstance(data_type, StructType):
+        if {each.name: each.type for each in data_type.fields} == _VARIANT:
+            return "variant"
+        return StructType(tuple(map(_with_variants, data_type.fields)))
+    return with_elements(data_type, _variant)
 
 
 def _delta_type(arrow_type: Any) -> Any:

@@ -335,6 +335,8 @@ def conformed(
         return value
     if given in NANOSECOND_TYPES and wanted in MICROSECOND_TYPES:
         raise loses_nanoseconds(value, wanted)
+    if isinstance(given, StructType):
+        value.type = sql_type(given)  # an engine copies structs to variants
     return cast_to(value, wanted, safe=safe)
 
 
