@@ -19,9 +19,11 @@ def arrow_table(result: Any) -> pa.Table:
 
 def arrow_reader(result: Any, batch_rows: int) -> pa.RecordBatchReader:
     """Return the rows of a result in batches; raise if a column has DuckDB's type VARIANT."""
+    import duckdb  # lazy import: DuckDB is optional
+
     try:
         return _reader(result, batch_rows)
-    except Exception as error:
+    except (duckdb.Error, OSError) as error:  # pyarrow raises OSError for an error of DuckDB
         names = [name for name, kind, *_ in result.description if "VARIANT" in str(kind)]
         if not names:
             raise
