@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.uri import DeltaSqlUri
 
+MAP = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
 NAMES = "'delta.columnMapping.mode' = 'name'"
 
 
@@ -117,6 +119,25 @@ def field_ids(node: Any, path: str = "") -> dict[str, int]:
             found[name] = int(field.metadata[b"PARQUET:field_id"])
         found |= field_ids(field.type, name)
     return found
+
+
+def test_column_of_another_type_keeps_no_ids_of_its_old_elements(lake: Catalog) -> None:
+    """A table is created with an edited schema of another table."""
+    key = "delta.columnMapping.nested.ids"
+    marks = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "a"}
+    fields = [
+        {"name": "a", "type": MAP, "metadata": {**marks, key: {"a.element": 2, "a.key": 9}}},
+        {"name": "b", "type": "long", "metadata": {key: {"b.element": 4}}},
+    ]
+    schema = {"type": "struct", "fields": [{**each, "nullable": True} for each in fields]}
+    properties = {"delta.enableIcebergCompatV2": "true", "delta.columnMapping.mode": "name"}
+    with lake.begin() as tx:
+        tx.create_table("t", json.dumps(schema), properties=properties)
+    snapshot = lake.table("t").snapshot()
+    first, second = (each.metadata for each in snapshot.schema.fields)
+    assert (first[key], second["delta.columnMapping.id"]) == ({"a.key": 9, "a.value": 11}, 10)
+    assert key not in second
+    assert snapshot.metadata.configuration["delta.columnMapping.maxColumnId"] == "11"
 
 
 def test_elements_of_arrays_and_maps_have_ids_in_files(lake: Catalog) -> None:

@@ -129,14 +129,14 @@ def lacks_nested_ids(schema: StructType) -> bool:
 def _with_nested_ids(schema: StructType, last: int) -> tuple[StructType, int]:
     def number(member: StructField) -> StructField:
         nonlocal last
-        found = dict(member.metadata.get(NESTED_IDS, {}))
+        known, found = member.metadata.get(NESTED_IDS, {}), {}
         for path in _nested_paths(member):
-            if path not in found:
+            if path not in known:
                 last += 1
-                found[path] = last
-        if not found:
-            return member
-        return replace(member, metadata={**member.metadata, NESTED_IDS: found})
+            found[path] = known.get(path, last)
+        # Ids of another type that the column had are left out.
+        metadata = {key: each for key, each in member.metadata.items() if key != NESTED_IDS}
+        return replace(member, metadata=metadata | ({NESTED_IDS: found} if found else {}))
 
     return _mapped_struct(schema, number), last
 
