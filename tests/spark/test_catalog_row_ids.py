@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 from deltasql.spark.read import read
+from tests.migrate.handwritten import HandwrittenTable, column, metadata
 from tests.migrate.spark_tables import forget
 from tests.operations.maintenance import opened
 from tests.selection import EVERYTHING, smoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -165,6 +167,34 @@ def test_rows_of_an_open_transaction_have_no_ids_yet(
     assert after[3] == (before[3][0], 3)
     assert after[50][1] == 3
     assert len({row_id for row_id, _ in after.values()}) == len(after)
+
+
+def test_rows_of_a_file_without_a_commit_version_have_none(
+    spark: SparkSession, lake: Catalog, sql: Callable[[str], list[Any]], tmp_path: Path
+) -> None:
+    """The protocol demands the version, but a writer may have left it out."""
+    table = HandwrittenTable(tmp_path / "source")
+    protocol = {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": ["domainMetadata", "rowTracking"],
+    }
+    configuration = {"delta.enableRowTracking": "true"}
+    for kind in ("Id", "CommitVersion"):
+        configuration[f"delta.rowTracking.materializedRow{kind}ColumnName"] = f"row-{kind}"
+    domain = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":2}'}
+    table.commit(
+        {"protocol": protocol},
+        metadata(column("id"), configuration=configuration),
+        {"domainMetadata": {**domain, "removed": False}},
+        table.add("a.parquet", pa.table({"id": [1, 2, 3]}), baseRowId=0, stats='{"numRecords":3}'),
+    )
+    lake.import_table(table.path, name="t")
+    expected = {1: (0, None), 2: (1, None), 3: (2, None)}
+    assert by_id(sql(f"SELECT {IDS} FROM lake.default.t")) == expected
+    assert ids(lake, "t") == expected
+    frame: Any = read(spark, lake.table("t").uri, row_ids=True)
+    assert by_id([tuple(row) for row in frame.collect()]) == expected
 
 
 def test_column_of_that_name_hides_nothing(lake: Catalog, sql: Callable[[str], list[Any]]) -> None:

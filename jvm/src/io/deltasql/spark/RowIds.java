@@ -17,10 +17,9 @@ import org.apache.spark.sql.execution.datasources.PartitionedFile;
 record RowIds(int position) implements Serializable {
     OfFile of(PartitionedFile file) {
         var own = file.otherConstantMetadataColumnValues();
-        return own.contains(TableScan.FIRST_ID)
-            ? new OfFile(
-                (Long) own.apply(TableScan.FIRST_ID), (Long) own.apply(TableScan.FIRST_VERSION))
-            : new OfFile(null, null);
+        return new OfFile(
+            (Long) own.getOrElse(TableScan.FIRST_ID, () -> null),
+            (Long) own.getOrElse(TableScan.FIRST_VERSION, () -> null));
     }
 
     /** The ids of the rows of one file. */
@@ -29,7 +28,10 @@ record RowIds(int position) implements Serializable {
         private final Long firstVersion;
         private final JoinedRow joined = new JoinedRow();
 
-        /** `firstId` and `firstVersion` are null for a file that is not committed yet. */
+        /**
+         * Both are null for a file that is not committed yet, and `firstVersion` also for a file
+         * whose writer recorded no commit version.
+         */
         private OfFile(Long firstId, Long firstVersion) {
             this.firstId = firstId;
             this.firstVersion = firstVersion;

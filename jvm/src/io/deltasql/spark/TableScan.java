@@ -306,6 +306,8 @@ class TableScan
         }
         if (file.hasNonNull(5)) { // a file that the transaction has added has no ids yet
             found.put(FIRST_ID, file.get(5).asLong());
+        }
+        if (file.hasNonNull(6)) {
             found.put(FIRST_VERSION, file.get(6).asLong());
         }
         return found;
