@@ -28,7 +28,7 @@ class ServiceError(Exception):
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
-        self.types = error["types"]
+        self.types, self.help = error["types"], error["help"]
 
 
 class Client:
@@ -37,7 +37,7 @@ class Client:
     def __init__(self, service: Service, token: str | None = None) -> None:
         self._address, self._token = service.address, token or service.token
 
-    def lines(self, request: str, *, protocol: str = "v1", **body: Any) -> list[dict[str, Any]]:
+    def lines(self, request: str, *, protocol: str = "v2", **body: Any) -> list[dict[str, Any]]:
         """Return all lines of a response; raise the error that one of them is."""
         headers = {"Authorization": f"Bearer {self._token}"}
         url = f"{self._address}/{protocol}/{request}"

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from deltasql import _core
 from deltasql._core import RowSet
 from deltasql.exceptions import InvalidDataError
 from deltasql.serve import Service
@@ -74,8 +75,13 @@ def test_only_clients_with_the_token_are_answered(service: Service) -> None:
 
 
 def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
-    with pytest.raises(ServiceError, match="this service has protocol 1, not 'v9'"):
-        client.lines("hello", protocol="v9")
+    with pytest.raises(ServiceError) as error:
+        client.lines("hello", protocol="v1")
+    assert str(error.value) == (
+        f"the service of deltasql {_core.__version__} has protocol 2, "
+        "and the client sent a request of protocol '1'"
+    )
+    assert "deltasql.spark.jar()" in error.value.help
     with pytest.raises(ServiceError, match="this service has no request 'fly'"):
         client.call("fly")
 
@@ -85,7 +91,7 @@ def test_request_that_is_too_large_names_the_limit(service: Service) -> None:
     assert limit == 256 * 1024 * 1024
     part = bytes(1 << 20)
     connection = HTTPConnection(service.address.removeprefix("http://"))
-    connection.putrequest("POST", "/v1/hello")
+    connection.putrequest("POST", "/v2/hello")
     connection.putheader("Content-Length", str(limit + 1))
     connection.endheaders()
     for _ in range(256):
@@ -95,7 +101,7 @@ def test_request_that_is_too_large_names_the_limit(service: Service) -> None:
     error = json.loads(response.read())["error"]
     assert (response.status, error["type"]) == (413, "RequestTooLarge")
     assert error["message"] == f"the request has {limit + 1} bytes, and the limit is {limit}"
-    connection.request("POST", "/v1/hello", b"{}", {"Authorization": f"Bearer {service.token}"})
+    connection.request("POST", "/v2/hello", b"{}", {"Authorization": f"Bearer {service.token}"})
     assert connection.getresponse().status == 200
 
 
@@ -105,7 +111,7 @@ def test_unexpected_errors_are_logged_with_their_stack(
     with pytest.raises(ServiceError, match="KeyError"):
         client.call("table", name="t")
     (record,) = [each for each in caplog.records if each.name == "deltasql.serve"]
-    assert record.getMessage() == "the request /v1/table failed"
+    assert record.getMessage() == "the request /v2/table failed"
     assert record.exc_info is not None
     with pytest.raises(ServiceError, match="does not exist"):
         client.call("table", namespace="default", name="t")
@@ -458,6 +464,6 @@ def test_service_of_another_program_ends_with_it(sqlite_uri: DeltaSqlUri) -> Non
     assert process.stdout is not None
     process.stdin.write(f"{sqlite_uri.to_string()}\n")
     process.stdin.flush()
-    assert json.loads(process.stdout.readline())["protocol"] == 1
+    assert json.loads(process.stdout.readline())["protocol"] == 2
     process.stdin.close()
     assert process.wait(30) == 0

@@ -113,7 +113,7 @@ def test_transaction_is_rolled_back_when_its_client_is_gone(lake: Catalog, tmp_p
         ended = watch_ends(service)
         body = f'{{"transaction": "{inside["transaction"]}"}}'.encode()
         headers = {"Authorization": f"Bearer {service.token}"}
-        url = f"{service.address}/v1/transaction_hold"
+        url = f"{service.address}/v2/transaction_hold"
         with urlopen(Request(url, body, headers)) as held:
             assert held.readline() == b"{}\n"
             assert files_of(client, T, **inside) == 2

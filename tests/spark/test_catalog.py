@@ -308,14 +308,25 @@ def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog)
 
 def test_wrong_options_are_named(spark: SparkSession, tmp_path: Path) -> None:
     write_service_file(tmp_path / "other.json", {"protocol": 1})
-    write_service_file(tmp_path / "newer.json", {"protocol": 9, "address": "", "token": ""})
+    address = "http://127.0.0.1:1"
+    for file, content in (("older", {"protocol": 1}), ("newer", {"protocol": 9, "release": "9.1"})):
+        found = {"address": address, "token": "", **content}
+        write_service_file(tmp_path / f"{file}.json", found)
+    jar = "and this jar has protocol 2: use the jar of the service's deltasql, whose path"
     for options, message in (
         ({}, "Set spark.sql.catalog.lake.* to a catalog"),
         ({"urii": "x"}, "urii is not an option: the options are"),
         ({"uri": "deltasql://postgres/me:secret@host/db"}, "contains a password"),
         ({"service": "/no/such/file"}, "/no/such/file cannot be read"),
         ({"service": str(tmp_path / "other.json")}, "is not a service file of deltasql"),
-        ({"service": str(tmp_path / "newer.json")}, "protocol 9, this jar has 1"),
+        (
+            {"service": str(tmp_path / "older.json")},
+            f"The service of an older deltasql at {address} has protocol 1, {jar}",
+        ),
+        (
+            {"service": str(tmp_path / "newer.json")},
+            f"The service of deltasql 9.1 at {address} has protocol 9, {jar}",
+        ),
     ):
         name = add_catalog(spark, **options)
         with pytest.raises(IllegalArgumentException, match=message) as raised:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
-from deltasql import telemetry
+from deltasql import _core, telemetry
 from deltasql.api.catalog.connect import connect
 from deltasql.exceptions import TxnLogError, redact
 from deltasql.serve.errors import described_error, problem
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.config import Config
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of the protocol, which is the first part of every path."""
+_OTHER_PROTOCOL = (
+    "The jar and the service must be of one release: deltasql.spark.jar() returns the path of the "
+    "jar of an installed deltasql."
+)
 _PREFIX = f"/v{PROTOCOL}/"
 _LARGEST_REQUEST = 1 << 28
 """In bytes. A commit of a million files is smaller."""
@@ -83,6 +87,7 @@ class Service:
         """The content of a service file: what a client needs to connect."""
         return {
             "protocol": PROTOCOL,
+            "release": _core.__version__,
             "address": self.address,
             "token": self.token,
             "pid": os.getpid(),
@@ -201,7 +206,10 @@ class _Handler(BaseHTTPRequestHandler):
         if f"/{version}/" != _PREFIX:
             return 404, [
                 _problem(
-                    "UnknownProtocol", f"this service has protocol {PROTOCOL}, not {version!r}"
+                    "UnknownProtocol",
+                    f"the service of deltasql {_core.__version__} has protocol {PROTOCOL}, "
+                    f"and the client sent a request of protocol {version.removeprefix('v')!r}",
+                    _OTHER_PROTOCOL,
                 )
             ]
         if name == "transaction_hold":

@@ -13,7 +13,7 @@ import java.util.Set;
 
 /** The content of a service file: where a service listens, and the token that clients send. */
 record ServiceFile(String address, String token, long pid, long largestRequest) {
-    static final int PROTOCOL = 1;
+    static final int PROTOCOL = 2;
     private static final Set<PosixFilePermission> OF_OTHERS = Set.of(
         PosixFilePermission.GROUP_READ, PosixFilePermission.GROUP_WRITE,
         PosixFilePermission.OTHERS_READ, PosixFilePermission.OTHERS_WRITE);
@@ -41,10 +41,14 @@ record ServiceFile(String address, String token, long pid, long largestRequest) 
                 List.of());
         }
         if (content.get("protocol").asInt() != PROTOCOL) {
+            String release = content.has("release")
+                ? "deltasql " + content.get("release").asText() : "an older deltasql";
             throw new DeltaSqlException(
-                "The deltasql service has protocol " + content.get("protocol").asText()
-                    + ", this jar has " + PROTOCOL + ": use the jar of the same deltasql release.",
-                List.of());
+                "The service of " + release + " at " + content.get("address").asText()
+                    + " has protocol " + content.get("protocol").asText() + ", and this jar has "
+                    + "protocol " + PROTOCOL + ": use the jar of the service's deltasql, whose path "
+                    + "deltasql.spark.jar() returns, or start the service with the deltasql of "
+                    + "this jar.", List.of());
         }
         return new ServiceFile(
             content.get("address").asText(),
