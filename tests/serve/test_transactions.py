@@ -76,6 +76,34 @@ def test_transaction_reads_its_staged_writes_and_commits_all_tables(
     assert files_of(client, T) == 2
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"change": "rename column", "column": ["id"], "new_name": "key"}],
+        [{"change": "set property", "key": "delta.enableRowTracking", "value": "true"}],
+    ],
+    ids=["columns", "row tracking"],
+)
+def test_statement_that_was_analysed_before_a_change_is_refused(
+    client: Client, changes: list[dict[str, Any]]
+) -> None:
+    inside = {"transaction": call(client, "begin")["transaction"]}
+    described = client.call("table", **T, **inside)
+    read = {key: described[key] for key in ("id", "version", "read_in")} | inside
+    read["known"] = {key: described[key] for key in ("schema", "partition_columns", "has_row_ids")}
+    append(client, T, 2, **inside)
+    other = [{"change": "set property", "key": "owner", "value": "me"}]
+    client.call("table_alter", **T, changes=other, **inside)
+    assert client.lines("scan", **T, **read)[-1]["end"] == 2
+    client.call("table_alter", **T, changes=changes, **inside)
+    for request in ("scan", "write_begin"):
+        with pytest.raises(ServiceError, match="changed after the statement was analysed") as error:
+            client.lines(request, **T, **read)
+        assert error.value.types[0] == "TableChangedError"
+    with pytest.raises(ServiceError, match="rolled back"):
+        call(client, "commit", **inside)
+
+
 def test_transaction_sees_all_tables_as_at_its_first_read(client: Client) -> None:
     inside = {"transaction": call(client, "begin")["transaction"]}
     assert files_of(client, T, **inside) == 1

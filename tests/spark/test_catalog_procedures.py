@@ -99,6 +99,30 @@ def test_transaction_is_rolled_back_and_belongs_to_its_session(
 
 
 @pytest.mark.everything(BEYOND)
+def test_rows_of_a_table_that_changed_after_the_analysis_are_not_read(
+    spark: SparkSession, lake: Catalog, sql: Any, name: str
+) -> None:
+    properties = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    sql(f"CREATE TABLE lake.default.t (a BIGINT, b BIGINT) {properties}")
+    sql("INSERT INTO lake.default.t VALUES (1, 2)")
+    sql("CALL lake.system.begin()")
+    frame = spark.table(f"{name}.default.t")
+    assert frame.collect() == [(1, 2)]
+    frame = spark.table(f"{name}.default.t")
+    sql("INSERT INTO lake.default.t VALUES (3, 4)")
+    sql("ALTER TABLE lake.default.t DROP COLUMN a")
+    sql("ALTER TABLE lake.default.t ADD COLUMN c BIGINT")
+    with pytest.raises(Exception, match="changed after the statement was analysed") as error:
+        frame.collect()
+    assert "Run the statement again" in str(error.value)
+    assert sql("SELECT * FROM lake.default.t ORDER BY b") == [(2, None), (4, None)]
+    sql("CALL lake.system.commit()")
+    assert lake.sql("SELECT * FROM t ORDER BY b").to_pylist() == [
+        {"b": 2, "c": None},
+        {"b": 4, "c": None},
+    ]
+
+
 def test_failed_write_blocks_the_transaction(lake: Catalog, sql: Any, tables: None) -> None:
     sql("CALL lake.system.begin()")
     sql("INSERT INTO lake.default.orders VALUES ('pen')")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltasql.engine.spark.schema import reject_nanoseconds
-from deltasql.exceptions import UnsupportedFeatureError
+from deltasql.exceptions import TableChangedError, UnsupportedFeatureError
 from deltasql.model.clustering import column_names
 from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.identity import START
 from deltasql.model.schema.schema import (
+    ArrayType,
+    DataType,
+    MapType,
     StructField,
     StructType,
     has_void,
@@ -59,6 +62,48 @@ def loaded(catalog: Catalog, transactions: Transactions, body: Mapping[str, Any]
     return _described(
         snapshot.table, snapshot.version, snapshot.metadata, clustering_columns(snapshot)
     )
+
+
+def unchanged_stage(
+    tx: MultiTableTransaction, body: Mapping[str, Any], *, more_columns: bool = False
+) -> TableStage:
+    """Return the table of a request as a transaction sees it.
+
+    Raise if a statement of the transaction has changed what the client knows about the table. With
+    `more_columns`, new columns after the known ones are no such change.
+    """
+    stage, known = stage_of(tx, body), body.get("known")
+    if known is None:
+        return stage
+    now, schema = shown_schema(stage.schema), schema_of(known["schema"])
+    if (
+        _begins_with(now, schema)
+        and (more_columns or _begins_with(schema, now))
+        and known["partition_columns"] == list(stage.partition_columns)
+        and known["has_row_ids"] == bool(materialized_columns(stage.configuration))
+    ):
+        return stage
+    raise TableChangedError(
+        f"the columns or the row tracking of {stage.name} changed after the statement was analysed",
+        table=stage.name,
+        help="Run the statement again. Make a DataFrame again from the table.",
+    )
+
+
+def _begins_with(data_type: DataType, known: DataType) -> bool:
+    """Return whether a type is another one, or has only more fields at the end of structs."""
+    if isinstance(data_type, StructType) and isinstance(known, StructType):
+        return len(data_type.fields) >= len(known.fields) and all(
+            field.name == other.name and _begins_with(field.type, other.type)
+            for field, other in zip(data_type.fields, known.fields, strict=False)
+        )
+    if isinstance(data_type, ArrayType) and isinstance(known, ArrayType):
+        return _begins_with(data_type.element_type, known.element_type)
+    if isinstance(data_type, MapType) and isinstance(known, MapType):
+        return _begins_with(data_type.key_type, known.key_type) and _begins_with(
+            data_type.value_type, known.value_type
+        )
+    return data_type == known
 
 
 def _staged(stage: TableStage) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
 from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.schema.schema import StructType
-from deltasql.serve.names import snapshot_of, stage_of
+from deltasql.serve.names import snapshot_of
 from deltasql.serve.read.filters import skipping_condition
+from deltasql.serve.tables import unchanged_stage
 from deltasql.storage.location import data_urls
 
 if TYPE_CHECKING:
@@ -43,7 +44,9 @@ def planned(
     if body.get("read_in") is not None:
         with transactions.reading(body) as tx:
             assert tx is not None
-            return _response(_files_in(stage_of(tx, body), condition), row_ids)
+            return _response(
+                _files_in(unchanged_stage(tx, body, more_columns=True), condition), row_ids
+            )
     snapshot = snapshot_of(catalog, body)
     has_ids = row_ids and bool(materialized_columns(snapshot.metadata.configuration))
     scan = snapshot.scan(condition)

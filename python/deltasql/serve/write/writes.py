@@ -63,9 +63,13 @@ from deltasql.operations.rules.row_checks import (
 from deltasql.operations.sql.expressions import condition_of as as_condition
 from deltasql.operations.table_stage import adds_table_to_errors
 from deltasql.serve.errors import described_error
-from deltasql.serve.names import snapshot_of, stage_of, table_name
+from deltasql.serve.names import snapshot_of, table_name
 from deltasql.serve.read.filters import condition_of, skipping_condition
-from deltasql.serve.tables import reject_types_that_spark_lacks, shown_schema
+from deltasql.serve.tables import (
+    reject_types_that_spark_lacks,
+    shown_schema,
+    unchanged_stage,
+)
 from deltasql.serve.write.row_changes import change_plan, operation_parameters, rows_written
 from deltasql.serve.write.stream_writes import StreamBatch, replace_latest, stream_positions
 from deltasql.storage import absolute_location
@@ -133,7 +137,7 @@ class Writes:
                 if shared is None:
                     tx.pin(name, snapshot_of(self._catalog, body))
                 operation = str(body.get("command", "WRITE"))
-            stage = stage_of(tx, body)
+            stage = unchanged_stage(tx, body)
             reject_types_that_spark_lacks(stage.schema)
             if operation != "DELETE" and not body.get("reserves_numbers"):
                 reject_identity(stage.schema, "This client", "the jar of this release")

@@ -179,6 +179,10 @@ class DeltaSqlTable implements SupportsRead, SupportsWrite, SupportsDelete,
         found.put("version", version);
         if (described.hasNonNull("read_in")) {
             found.put("read_in", described.get("read_in").asText());
+            found.put("known", Map.of(
+                "schema", described.get("schema").asText(),
+                "partition_columns", partitionColumns,
+                "has_row_ids", metadata.hasRowIds()));
         }
         return found;
     }

@@ -37,6 +37,7 @@ final class StreamWrite implements StreamingWrite {
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
         Map<String, Object> body = table.request();
         body.remove("version");
+        body.remove("known");
         body.put("checks_rules", true);
         body.put("reserves_numbers", true);
         body.put("stream", Map.of(
