@@ -1,4 +1,4 @@
-"""Choose the engine: the engine that the data belongs to, otherwise the configured engine."""
+"""Choose the engine: Spark if the data is a Spark DataFrame, otherwise the configured engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def open_engine(config: Config, *, data: object = None, name: str | None = None) -> Engine:
     """Return an engine, to be used as a context manager. It opens resources on first use.
 
-    `name` (`duckdb` or `spark`) takes precedence over the engine that the data belongs to.
+    The engine is `name` (`duckdb` or `spark`), Spark for a Spark DataFrame in `data`, or the
+    configured engine, in this order.
     """
     chosen = name or ("spark" if is_spark_frame(data) else config.engine.default)
     if chosen in ("auto", "duckdb"):

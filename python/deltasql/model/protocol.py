@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FEATURE_PREFIX = "delta.feature."
 CONSTRAINT_PREFIX = "delta.constraints."
 FENCE = "deltasqlAuthority"
-"""The feature that no other engine knows, so that path-based writers refuse to commit."""
+"""No other engine supports this feature, so writers that use the path refuse to commit."""
 CHECKPOINT_PROTECTION = "checkpointProtection"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 """The property with a version; the log before it is cleaned up as a whole or not at all."""
@@ -293,7 +293,7 @@ def required_features(schema: StructType, configuration: Mapping[str, str]) -> f
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """Return the features that a reader must support, including those that a version implies.
+    """Return the features that a reader must support, also those that the version implies.
 
     >>> sorted(reader_features(Protocol(2, 5)))
     ['columnMapping']
@@ -304,7 +304,7 @@ def reader_features(protocol: Protocol) -> frozenset[str]:
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """Return the features that a writer must support, including those that a version implies.
+    """Return the features that a writer must support, also those that the version implies.
 
     >>> sorted(writer_features(Protocol(1, 3)))
     ['appendOnly', 'checkConstraints', 'invariants']
@@ -413,8 +413,8 @@ def lowest_protocol(
 def not_null_features(schema: StructType) -> frozenset[str]:
     """Return the feature `invariants` if a column is NOT NULL.
 
-    delta-spark rejects feature lists without it for such a table. It is not in `required_features`,
-    because other writers omit it.
+    For such a table, delta-spark rejects feature lists without `invariants`. The feature is not in
+    `required_features`, because other writers omit it.
     """
     not_null = any(not member.nullable for member in _members(schema))
     return frozenset({"invariants"} if not_null else ())

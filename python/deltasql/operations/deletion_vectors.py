@@ -1,8 +1,8 @@
 """Deletion vectors of DELETE, UPDATE and MERGE: which files get one, and writing them.
 
 With the property `delta.enableDeletionVectors`, rows that an operation deletes or replaces are
-marked as deleted in a vector, and the data file stays. A file is rewritten, as without the
-property, if more than half of its rows would be deleted.
+marked as deleted in a vector, and the data file stays. If more than half of the rows of a file
+would be deleted, the file is rewritten, as it is without the property.
 """
 
 from __future__ import annotations

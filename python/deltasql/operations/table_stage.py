@@ -315,7 +315,7 @@ class TableStage:
 def adds_table_to_errors(
     operation: Callable[Concatenate[TableStage, _P], _R],
 ) -> Callable[Concatenate[TableStage, _P], _R]:
-    """Decorate an operation so that its errors, also those of the engine, have the table's name."""
+    """Decorate an operation so that all its errors, even the engine's, have the table's name."""
 
     @wraps(operation)
     def named(stage: TableStage, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

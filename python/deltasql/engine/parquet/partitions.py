@@ -23,7 +23,7 @@ def split_by_partition(
 ) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
     """Yield the values and the rows of each partition. NaN and null are partition values, too.
 
-    The yielded rows lack the partition columns, except `kept_columns`, which are their last ones.
+    The yielded rows do not have the partition columns, except `kept_columns`, which come last.
 
     >>> rows = pa.table({"day": ["mon", None, "mon"], "id": [1, 2, 3]})
     >>> [(values, part["id"].to_pylist()) for values, part in split_by_partition(rows, ["day"])]

@@ -79,7 +79,7 @@ def write_batches(reader: pa.RecordBatchReader, plan: WritePlan) -> list[AddFile
 def _chunks(
     reader: pa.RecordBatchReader, shape: FileShape, options: ParquetOptions
 ) -> Iterator[pa.Table]:
-    """Combine or split the batches into chunks of about the same size, the unit of writing."""
+    """Combine or split the batches into chunks of about the same size, which are then written."""
     most_bytes = _CHUNK_OF_PARTITIONS_BYTES if shape.partition_columns else _CHUNK_BYTES
     most_rows = None if shape.partition_columns else options.max_row_group_size
     pending: list[pa.RecordBatch] = []

@@ -116,7 +116,7 @@ def reject(
     last: int | None = None,
     dry_run: bool = False,
 ) -> ForeignReport:
-    """Move the foreign commits out of a table's log, to make room for those of the database.
+    """Move the foreign commits out of a table's log, so that its own commits can be published.
 
     With `last`, nothing is done if the log has a later version.
     """

@@ -57,7 +57,7 @@ _RECENT = 5  # how many latest commits to search for one that deltasql wrote
 class LogOwner:
     """The catalog that owns a log, as far as the log shows this."""
 
-    since: int  # the version that enabled in-commit timestamps; 0 without them
+    since: int  # the version that enabled in-commit timestamps; 0 if they are not enabled
     version: int  # the latest commit of deltasql since then
     txn_id: str | None
     released: int = -1  # commits of deltasql up to this version do not prove ownership

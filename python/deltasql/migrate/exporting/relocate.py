@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def relocated(action: Action, relocation: Relocation) -> Action:
-    """Return an action with the paths of the exported log; the same object if nothing changes.
+    """Return an action with the paths of the exported log, or `action` itself if none changes.
 
     The protocol loses the fence, because other engines may write to the exported table.
     """

@@ -95,7 +95,7 @@ def check_not_diverged(
     head: Head,
     since: int | None,
 ) -> None:
-    """Raise if the log and the database have different commits, or both have new ones."""
+    """Raise if the log and the database have different commits, or both lack commits."""
     own = named(targets_of(store, table), OWN)
     last = listing.last_version
     foreign = first_foreign(store, table, storage, listing)

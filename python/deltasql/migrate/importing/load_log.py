@@ -121,8 +121,8 @@ class LogLoader:
     ) -> None:
         """Start a table with the state of a checkpoint as its first commit.
 
-        `commit` is the commit file of that version, if it still exists. `at_ms` is the timestamp
-        for a commit without one. `on_files` is called with the number of files of each batch.
+        `commit` is the commit file of that version, if it still exists. `at_ms` is used for a
+        commit without a timestamp. `on_files` is called with the number of files of each batch.
         """
         self._claim()
         check_readable(state.protocol)

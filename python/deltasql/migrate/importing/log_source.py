@@ -135,7 +135,7 @@ class SparkLog:
             yield _unpacked(packed)
 
     def _run(self, work: Work, tasks: Sequence[Task]) -> Iterator[bytes]:
-        """Yield the results of tasks in order. Spark holds the results of at most two jobs."""
+        """Yield the results of tasks in order. Spark stores the results of at most two jobs."""
         with spark_errors("parse the log"):
             for frame in read_ahead(self._waves(work, tasks)):
                 try:
@@ -165,7 +165,7 @@ class SparkLog:
 
 
 def _outcomes(work: Work, storage: Storage, task: Task) -> Iterator[pa.RecordBatch]:
-    """Yield the results of a task. An error is returned as a result, so that its type is kept."""
+    """Yield the results of a task. An error is a result, too, so that the driver gets its type."""
     try:
         for found in work(storage, task):
             yield _outcome(found, None)

@@ -105,7 +105,7 @@ class StartFinder:
         return True
 
     def _first_with_schema(self) -> int:
-        """Return the first version with a schema; some tables are created without one."""
+        """Return the first version with a schema; some tables are created without a schema."""
         for commit in read_commits(self._storage, self.listing, 0, self._last):
             if commit.actions.metadata is not None and commit.actions.metadata.schema_string:
                 return commit.version

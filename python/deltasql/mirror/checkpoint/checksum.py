@@ -204,7 +204,7 @@ def _read(
 
 
 def _removed_totals(store: Store, table: TableRow, version: int) -> FileTotals:
-    """Return the totals of the files that a version removes, including those it adds again."""
+    """Return the totals of the files that a version removes, even if it also adds them again."""
     rows = store.query("ended_totals", table_id=table.table_id, version=version)
     return int(rows[0][0]), int(rows[0][1])
 

@@ -55,7 +55,7 @@ class CommitFile:
 
     version: int
     data: bytes
-    replaces_nothing: bool  # True if this version is known to remove no file
+    replaces_nothing: bool  # True if this version certainly removes no file
 
 
 def commit_file(version: int) -> str:

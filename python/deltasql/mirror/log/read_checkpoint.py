@@ -79,7 +79,7 @@ def read_checkpoint(storage: Storage, checkpoint: Checkpoint) -> CheckpointState
 
 
 def read_non_file_actions(storage: Storage, checkpoint: Checkpoint) -> CheckpointState:
-    """Read all actions except `add` and `remove`; `parts` lists the files that contain those."""
+    """Read all actions except `add` and `remove`; set `parts` to the files with these two."""
     state = CheckpointState(checkpoint.version)
     sidecars: list[Sidecar] = []
     for each in checkpoint.files:

@@ -271,7 +271,7 @@ class Publisher:
     def _files(
         self, table: TableRow, after: int, last: int, latest: CommitFile | None
     ) -> Iterator[CommitFile]:
-        """Yield the commit files after..last; those before `latest` are read from the database."""
+        """Yield the commit files after..last; read them from the database, except `latest`."""
         has_last = latest is not None and latest.version == last
         version, end = after, last - 1 if has_last else last
         while version < end:

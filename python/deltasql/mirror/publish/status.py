@@ -118,7 +118,10 @@ def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatu
 
 
 def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
-    """Return the targets of a table, its own location first; insert that row if it is missing."""
+    """Return the targets of a table, its own location first.
+
+    If the own location has no row in the database yet, insert the row.
+    """
     found = targets_of(store, table)
     if found and found[0].is_own and found[0].has_row:
         return found

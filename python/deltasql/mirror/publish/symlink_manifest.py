@@ -19,7 +19,9 @@ _FOLDER = "_symlink_format_manifest/"
 
 
 def write_manifests(snapshot: Snapshot, storage: Storage) -> list[str]:
-    """Write one manifest per partition; delete those of removed partitions; return the names.
+    """Write one manifest per partition, and return the names of the manifests.
+
+    Manifests of partitions that the table does not have any more are deleted.
 
     Raises an error for tables with deletion vectors or column mapping. Engines read the listed
     files as they are, so deleted rows would reappear and columns would have their physical names.

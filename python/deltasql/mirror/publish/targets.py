@@ -98,7 +98,7 @@ def advanced(target: PublishTarget, versions: int) -> PublishTarget:
 
 
 def all_targets(store: Store) -> list[PublishTarget]:
-    """Return the targets of all tables; for dropped tables, only those with versions to publish."""
+    """Return the targets of all tables; of a dropped table, only targets that lack versions."""
     return [PublishTarget.from_row(row) for row in store.query("targets_of_all")]
 
 

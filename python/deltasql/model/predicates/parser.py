@@ -1,8 +1,8 @@
 """Parse SQL expressions of users to sqlglot trees; no other module parses an expression.
 
-The SQL of deltalake (DataFusion) and the SQL of delta-spark are parsed with the same grammar, that
-of Spark: backquotes around names, single quotes around string literals, `''` for a quote in a
-literal. There are two differences:
+The SQL of deltalake (DataFusion) and the SQL of delta-spark are both parsed with Spark's grammar:
+backquotes around names, single quotes around string literals, `''` for a quote in a literal. There
+are two differences:
 
 - A backslash is a normal character in DataFusion's SQL, and an escape character in Spark's SQL.
 - Timestamp formats in DataFusion's SQL have percent signs.

@@ -1,6 +1,6 @@
 """Parse SQL queries over tables of the catalog, and reject everything that does more than read.
 
-The SQL dialect of `catalog.query` is DuckDB's, that of SQL statements (`model.statements`) is
+Queries of `catalog.query` are in DuckDB's SQL, queries in SQL statements (`model.statements`) in
 Spark's. A table is written `sales` or `crm.sales`. `sales@3` is version 3 of the table, the same as
 `sales AT (VERSION => 3)` in DuckDB and `sales VERSION AS OF 3` in Spark; `sales@'2024-05-01'` is
 the table at that timestamp. Queries, EXPLAIN, DESCRIBE, SUMMARIZE and SHOW TABLES are allowed. The

@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "MSCK": "Partitions are part of the log and need no repair.",
     "SUMMARIZE": "Use catalog.query, which has DuckDB's SQL.",
 }
-"""By the first word of an unsupported statement: how to do it otherwise."""
+"""Maps the first word of an unsupported statement to advice about what to use instead."""
 
 
 def parse_statement(text: str) -> s.Statement:

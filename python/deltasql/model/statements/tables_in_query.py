@@ -50,7 +50,7 @@ class QueryWithTables:
 
 
 def tables_in_query(query: str, values: Mapping[str, Any] | None = None) -> QueryWithTables:
-    """Return the tables that a query reads, except those of its WITH clauses.
+    """Return the tables that a query reads, except those that its WITH clauses define.
 
     `values` are the parameters of the query, which can be versions and timestamps.
 

@@ -245,7 +245,7 @@ class Reader:
         return self.rest("a query")
 
     def inside_parentheses(self) -> SqlPart:
-        """Read an expression in parentheses, without them."""
+        """Read an expression in parentheses, and return it without the parentheses."""
         self.expect("(")
         found = self.part(")")
         self.expect(")")

@@ -147,7 +147,7 @@ _UNTIL_UNUSED = {
 
 
 def _without_properties_of(name: str, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties without those that enable a feature or configure it."""
+    """Return the properties, except the properties that enable or configure a feature."""
     prefixes = _CONFIGURED_BY.get(name, ())
     return {
         key: value

@@ -1,4 +1,4 @@
-"""Fence a table: its protocol gets a writer feature that no other engine knows.
+"""Fence a table: its protocol gets a writer feature that no other engine supports.
 
 Other engines must then refuse to commit to the table's path. Readers ignore writer features.
 """

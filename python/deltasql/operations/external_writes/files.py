@@ -301,7 +301,10 @@ def _in_partitions(stage: TableStage, predicate: Predicate) -> pa.Table:
 
 
 def _replaced(stage: TableStage, adds: Sequence[AddFile], overwrite: Overwrite) -> pa.Table:
-    """Return all files, or those of the partitions of the new files; add them to the read set."""
+    """Return all files, or the files in the partitions of the new files.
+
+    The whole table is added to the read set.
+    """
     files = stage.files()
     stage.read(whole_table=True, files=files)
     if not overwrite.same_partitions or not stage.partition_columns:

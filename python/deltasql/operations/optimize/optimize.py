@@ -103,7 +103,7 @@ def plan_optimize(
 
 
 def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:
-    """Return the files that are not clustered, and those that are clustered but small.
+    """Return the files that are not clustered, are small, or have many deleted rows.
 
     A single small file is skipped if all files are clustered.
     """

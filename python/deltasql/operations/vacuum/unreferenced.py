@@ -110,8 +110,8 @@ def list_range(storage: Storage, wanted: Range) -> Iterable[FileInfo]:
 def folders_protected_by_log_link(location: str, name: str) -> list[str]:
     """Return the folders that a symbolic link called `_delta_log` marks as a Delta table.
 
-    These are the folder of the link and, if it is below the location, the folder it points to.
-    Other names mark no folder.
+    These are the folder of the link and, if it is below the location, the folder it points to. For
+    any other name, the list is empty.
     """
     if name.rpartition("/")[2] != LOG or not parse_location(location).is_local:
         return []
