@@ -426,7 +426,7 @@ def test_import_is_rejected_while_a_dropped_table_has_unpublished_versions(
     with catalog.begin() as tx:
         tx.write("events", rows(20))
     catalog.drop("events")
-    with pytest.raises(TableExistsError, match="1 version not yet in the log"):
+    with pytest.raises(TableExistsError, match="lacks 1 version of the dropped table"):
         catalog.import_table(str(source))
     assert catalog.import_table(str(source), force=True).state == "imported"
     assert catalog.mirror.publish() == 0

@@ -198,7 +198,7 @@ def _too_long(column: str, most: int) -> str:
 
 @contextmanager
 def _short_errors() -> Iterator[None]:
-    """Raise DuckDB's errors without their excerpt of the generated query."""
+    """Raise DuckDB's errors, but remove the excerpt of the generated query from their text."""
     require_duckdb()
     import duckdb
 

@@ -371,7 +371,8 @@ def _read_into_memory(reader: pa.RecordBatchReader) -> pa.Table:
         size += batch.nbytes
         if size > _LOCAL_BYTES:
             raise TxnLogEngineError(
-                f"more than {size_text(_LOCAL_BYTES)} of rows would pass through Spark's driver",
+                f"the rows have more than {size_text(_LOCAL_BYTES)}, which is the limit for rows "
+                "that pass through Spark's driver",
                 engine="spark",
                 help="Let Spark read the rows from their source, and pass a DataFrame.",
             )

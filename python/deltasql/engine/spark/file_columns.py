@@ -160,10 +160,10 @@ def _check_members(given: DataType, wanted: DataType, path: str) -> None:
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         if [name.casefold() for name in given.names] != [n.casefold() for n in wanted.names]:
             raise TxnLogSchemaError(
-                f"{path} has the fields {', '.join(given.names)}, but the table has "
-                f"{', '.join(wanted.names)}",
+                f"the struct {path} has the fields {', '.join(given.names)} in the data, but "
+                f"{', '.join(wanted.names)} in the table",
                 column=path,
-                help="Give the struct the fields of the table, in the same order.",
+                help="Give the struct the same fields as in the table, in the same order.",
             )
         for here, there in zip(given.fields, wanted.fields, strict=True):
             _check_members(here.type, there.type, f"{path}.{there.name}")

@@ -80,14 +80,14 @@ def write_files(
             f"the files of the table at {plan.location} must contain the partition columns, "
             "which Spark does not write to files",
             features=("materializePartitionColumns",),
-            help="Write this table with the embedded engine.",
+            help="Write this table with DuckDB: engine='duckdb'.",
         )
     if has_nested_ids(plan.schema) and not plan.folder:
         raise UnsupportedFeatureError(
             f"the files of the table at {plan.location} must contain the field ids of array "
             "elements and map entries, which Spark does not write",
             features=("icebergCompatV2",),
-            help="Write this table with the embedded engine.",
+            help="Write this table with DuckDB: engine='duckdb'.",
         )
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"
     plan.intend([f"{folder}/"])

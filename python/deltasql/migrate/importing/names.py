@@ -120,8 +120,8 @@ def check_all_published(run: ImportRun, known: Sequence[TableRow]) -> None:
             continue
         if not run.options.force:
             raise TableExistsError(
-                f"the dropped table {each.full_name} has {many(own.pending, 'version')} not yet "
-                f"in the log at {run.storage.location}",
+                f"the log at {run.storage.location} lacks {many(own.pending, 'version')} of the "
+                f"dropped table {each.full_name}",
                 table=each.full_name,
                 help="Restore it with undrop and publish it, then import. Or discard these "
                 "versions with force=True (--force).",

@@ -57,7 +57,7 @@ def write_checkpoint_of(
         info = _write(source, storage)
     except pa.ArrowException as error:
         raise TxnLogMirrorError(
-            f"version {source.version} cannot be written as a checkpoint: {error}",
+            f"the checkpoint of version {source.version} cannot be written: {error}",
             table=table.full_name,
             version=source.version,
             help="An action of this version has a number or string that Delta does not allow.",

@@ -78,7 +78,7 @@ def read_column(reader: Reader) -> StructField:
         elif reader.accept("DEFAULT"):
             metadata[CURRENT_DEFAULT] = reader.part(*_AFTER_DEFAULT).text
         elif reader.peek() in ("FIRST", "AFTER"):
-            raise reader.error("deltasql adds a column after the last one")
+            raise reader.error("a new column is always the last column of its table or struct")
         else:
             return replace(found, metadata=metadata)
 

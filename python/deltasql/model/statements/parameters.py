@@ -113,7 +113,8 @@ def parameter_value(name: str, values: Mapping[str, Any]) -> Any:
     number = name.removeprefix("_")
     if name.startswith("_") and number.isdecimal():
         raise InvalidQueryError(
-            f"the statement has at least {number} parameters `?`, but {len(values)} values",
+            f"the statement has at least {number} parameters `?`, but only {len(values)} of them "
+            "have a value",
             help="Give one value for each `?`: parameters=[…].",
         )
     raise InvalidQueryError(

@@ -123,7 +123,7 @@ def _insert(reader: Reader) -> s.Insert:
         by_name = True
     if not overwrite and reader.accept("REPLACE"):
         if reader.peek() != "WHERE":
-            raise reader.error("expected WHERE, because deltasql has INSERT INTO … REPLACE WHERE")
+            raise reader.error("expected WHERE after INSERT INTO … REPLACE")
         reader.expect("WHERE")
         where = reader.part(*ROW_WORDS[:-1], what="a condition")
     if reader.peek() not in ROW_WORDS:

@@ -101,7 +101,7 @@ def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
         raise UnsupportedFeatureError(
             f"{min(new)} cannot be enabled: the existing files lack {what}",
             features=tuple(new),
-            help="Copy the rows into a table that is created with it.",
+            help="Create a new table with this feature, and copy the rows into it.",
         )
 
 
