@@ -57,11 +57,15 @@ class QueryLimits:
     """Limits on the values of a result."""
 
     shorten: int | None = None
-    """Shorten strings to this many characters, bytes to this many bytes, lists to this many
-    elements. This also applies to values inside lists, structs and maps, but not to map keys."""
+    """Limit strings to this many characters, bytes to this many bytes, lists to this many elements.
+
+    This also applies to values inside lists, structs and maps, but not to map keys.
+    """
     longest_value: int | None = None
-    """Raise TxnLogEngineError for a value with more bytes. A list, struct or map has the bytes of
-    all the values inside it."""
+    """Raise TxnLogEngineError for a value with more bytes.
+
+    A list, a struct or a map has the bytes of all the values inside it.
+    """
     interrupt: Interrupt | None = None
 
 

@@ -32,7 +32,7 @@ ColumnPath = tuple[str, ...]
 
 
 def clustered_by(domain: DomainMetadata | None) -> list[ColumnPath]:
-    """Return the physical paths of the clustering columns; an empty list without a domain.
+    """Return the physical paths of the clustering columns; empty if `domain` is None or removed.
 
     >>> clustered_by(DomainMetadata(DOMAIN, '{"clusteringColumns":[["day"],["place","city"]]}'))
     [('day',), ('place', 'city')]

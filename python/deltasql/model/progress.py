@@ -103,7 +103,7 @@ class Meter:
         self._call()
 
     def step(self, done: int = 1) -> None:
-        """Count items as done. At most 20 steps a second and the last one are reported."""
+        """Count items as done. Report at most 20 steps per second, and always the last step."""
         if self.on_progress is None:
             return
         now, before = time.monotonic(), self._progress

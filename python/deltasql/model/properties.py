@@ -115,7 +115,7 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.inCommitTimestampEnablementVersion": _integer(0),
     "delta.isolationLevel": _one_of("Serializable", "WriteSerializable", "SnapshotIsolation"),
     "delta.logRetentionDuration": parse_interval,
-    # `raised_protocol` checks the version.
+    # `raised_protocol` checks whether the versions are valid.
     "delta.minReaderVersion": str,
     "delta.minWriterVersion": str,
     "delta.parquet.compression.codec": _one_of(*_CODECS),

@@ -79,7 +79,7 @@ def _restore(
     assert stage.snapshot is not None
     if to.version >= stage.snapshot.version:
         raise TxnLogError(
-            # deltalake's message, including "less then".
+            # This is deltalake's message, with its misspelled "less then".
             f"Version to restore {to.version} should be less then last available version "
             f"{stage.snapshot.version}.",
             prefix=GENERIC_ERROR,
@@ -166,7 +166,7 @@ def _timestamp(to: str | datetime) -> datetime:
 
 
 def _bring_back(stage: TableStage, files: list[AddFile]) -> None:
-    """Stage files. If this transaction removed a file, discard the removal instead of adding it."""
+    """Stage files again. If this transaction removed a file, only discard its remove action."""
     staged = stage.staged
     wanted = {logical_file(file) for file in files}
     undone = {logical_file(each) for each in staged.removes} & wanted

@@ -48,7 +48,7 @@ _COUNT = "__deltasql_count"
 
 
 def logged_row_counts(files: pa.Table) -> list[int | None]:
-    """Return the live rows of each listed file from its statistics; None without statistics."""
+    """Return the live rows of each listed file; None for a file without statistics."""
     counts = zip(files["num_records"].to_pylist(), deleted_row_counts(files), strict=True)
     return [None if records is None else records - deleted for records, deleted in counts]
 
@@ -150,7 +150,7 @@ def write_changed_rows(
 ) -> list[AddFile]:
     """Write the rows of `after` that are not deleted; write change data if `before` is given.
 
-    `before` has the rows before the change, with the same ACTION.
+    `before` has the rows before the change, with the same values in the column ACTION.
     """
     engine = stage.engine
     left = select(*_stored_columns(stage), source="r", where=exp.Not(this=has_action(DELETED)))

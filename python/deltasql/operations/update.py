@@ -176,7 +176,7 @@ class _Update:
         return engine.keep(engine.query(found, t=scan))
 
     def _before(self, replaced: pa.Table, updated: Relation | None) -> Relation:
-        """Return the rows to write, with their old values and ACTION."""
+        """Return the rows to write, with their old values and the column ACTION."""
         engine = self.stage.engine
         hit = exp.true() if self.condition is None else is_true(self.condition)
         action = case([(hit, action_of(UPDATED))], action_of(COPIED))

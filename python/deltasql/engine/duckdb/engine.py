@@ -261,7 +261,8 @@ class DuckDbEngine:
         whole = [file for file in local if not file.vector]
         deleted = [file for file in local if file.vector]
         groups = [each for some in (whole, deleted) if some for each in files.by_names(some)]
-        # If all files are in one list, DuckDB's file index is the position in `files.files`.
+        # If all files are in one list, DuckDB's file index is the position in `files.files`, so
+        # the positions need no table.
         is_single_list = len(local) == len(files.files) and len(groups) == 1
         position = {id(file): number for number, file in enumerate(files.files)}
         for schema, group in groups:

@@ -128,7 +128,7 @@ def _without_pushdown(value: str, data_type: DataType) -> str:
 
 
 def empty_query(schema: StructType, also: Sequence[str] = ()) -> str:
-    """Return a SELECT that has no rows but the columns of a table, and BIGINT columns `also`."""
+    """Return a SELECT without rows, with the columns of a table and the BIGINT columns `also`."""
     kinds = _Columns(None, NO_PATHS, variant=VARIANT)
     columns = [
         f"CAST(NULL AS {kinds.type(f.type, ())}) AS {identifier(f.name)}" for f in schema.fields

@@ -123,8 +123,8 @@ class ArrowScan:
         deleted = self._files.deleted([file])["row_number"] if file.vector else None
         storage, name = storage_of(self._files.location, file.path, self._settings)
         start = 0
-        # Arrow reads INT96 timestamps as nanoseconds by default, whose range (1677 to 2262) is
-        # smaller than that of Delta's timestamps.
+        # By default, Arrow reads INT96 timestamps as nanoseconds. Read microseconds if possible:
+        # the range of nanoseconds (1677 to 2262) is smaller than that of Delta's timestamps.
         unit = "ns" if has_nanoseconds(self._files.schema) else "us"
         with (
             convert_read_errors(file.path, self._files.location),

@@ -161,7 +161,7 @@ class LiveFiles:
         return [(field, values.take(encoded.indices)) for field, values in distinct]
 
     def values_of(self, partitions: Sequence[str]) -> list[tuple[StructField, pa.Array]]:
-        """Return each partition column with its typed values, one per JSON string."""
+        """Return each partition column with its typed values, one for each string `partitions`."""
         import pyarrow as pa
 
         distinct = {text: json.loads(text) for text in set(partitions)}

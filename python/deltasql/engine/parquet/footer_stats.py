@@ -80,7 +80,10 @@ def _column_numbers(footer: pq.FileMetaData) -> dict[str, int]:
 def _leaves(
     indexed: Indexed, members: Any, path: Path = ()
 ) -> Iterator[tuple[Path, pa.DataType | None]]:
-    """Yield the path and the type of each column with statistics; None for lists and maps."""
+    """Yield the path and the type of each column with statistics.
+
+    For lists and maps, the type is None, because they have no bounds.
+    """
     kinds = {member.name: member.type for member in members}
     for name, below in indexed.items():
         if below is not None:

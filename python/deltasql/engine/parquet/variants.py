@@ -66,7 +66,7 @@ def _encoded(group: Any, names: Sequence[Names]) -> list[bytes | None]:
 
 
 def _parts(array: Any) -> dict[str, Any]:
-    """Return a dict: field name → array of the field, which is null where the struct is null."""
+    """Return the array of each field by its name; a field is null where the struct is null."""
     return dict(zip((member.name for member in array.type), array.flatten(), strict=True))
 
 

@@ -192,7 +192,7 @@ class SparkEngine:
     def _sorted_ranges(
         self, sql: exp.Select, relations: Mapping[str, Relation], parts: int
     ) -> tuple[DataFrame, list[str]]:
-        """Return the rows of a sorted query in `parts` ranges, and the columns to sort each by.
+        """Return the rows of a sorted query in `parts` ranges, and the columns to sort a range by.
 
         The ranges replace the sort of the query, because Spark would drop that sort if the result
         were coalesced.

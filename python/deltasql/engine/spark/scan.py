@@ -312,7 +312,7 @@ def _named(field: StructField, mode: str | None) -> Column | str:
 
 
 def _renamed(field: StructField, mode: str | None) -> Column:
-    """Return a column with the logical names of struct members; a cast renames by position."""
+    """Return a column whose struct members have their logical names: a cast renames members."""
     from pyspark.sql import functions as F
 
     column = F.col(quoted(field.physical_name(mode)))

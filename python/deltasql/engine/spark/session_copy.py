@@ -38,7 +38,7 @@ QUERY_SETTINGS = {
 """Settings that give our queries the same result in every session."""
 
 WRITE_SETTINGS = {
-    # INT96 has neither a sort order nor statistics.
+    # Do not write INT96, which has neither a sort order nor statistics.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",

@@ -142,7 +142,7 @@ def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | No
 
 
 def check_no_foreign_commits(store: Store, table: TableRow, storage: Storage) -> None:
-    """Raise if the log may refer to data files that are unknown to the database."""
+    """Raise if the log may have commits whose data files are not in the database."""
     published = _published(store, table)
     listing = _list_end(storage, published)
     first = first_foreign(store, table, storage, listing)
@@ -168,7 +168,10 @@ def check_no_foreign_commits(store: Store, table: TableRow, storage: Storage) ->
 def first_foreign(
     store: Store, table: TableRow, storage: Storage, listing: LogListing
 ) -> int | None:
-    """Return the first unpublished version whose file is not the database's commit, or None."""
+    """Return the first unpublished version whose log file is not the database's commit.
+
+    Return None if there is no such version.
+    """
     head, version = _head(store, table), _published(store, table) + 1
     while version <= head.version and _is_sql_commit(store, table, storage, version):
         version += 1

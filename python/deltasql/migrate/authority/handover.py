@@ -35,7 +35,10 @@ ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverReport(Report, ABC):
-    """Common fields: the table, its version, and the comparison of the database with the log."""
+    """The fields that the reports of cutover and rollback share.
+
+    `verification` is the comparison of the database with the log.
+    """
 
     KEYS: ClassVar[tuple[str, ...]] = (
         *("ok", "table", "location", "state", "version", "verification", "notes", "warnings"),
@@ -111,8 +114,8 @@ def enabled_by(store: Store, table: TableRow, metadata: Metadata) -> VersionRow 
     """Return the commit that enabled in-commit timestamps.
 
     The metadata contains the version of this commit. If it does not, the first version is used. If
-    the database does not have that version any more, return the latest commit, whose writer is
-    also a writer of the log.
+    the database does not have that version any more, return the latest commit: its writer is
+    assumed to be the same.
     """
     low, high = store.query("version_bounds", table_id=table.table_id)[0]
     since = int(metadata.configuration.get(ENABLED_SINCE, low))

@@ -232,7 +232,7 @@ def _put_owner_file(storage: Storage, last_version: int, taken_by: str | None) -
 
 
 def _read_json(storage: Storage, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file; an empty one if the file is missing or invalid."""
+    """Return the JSON object in a file; an empty object if the file is missing or invalid."""
     try:
         body = load_json(storage.read(name))
     except (FileNotFoundError, ValueError):

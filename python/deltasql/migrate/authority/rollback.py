@@ -172,7 +172,7 @@ def table_to_roll_back(store: Store, namespace: str, name: str) -> TableRow:
 
 
 def check_undrop(store: Store, table: TableRow, settings: StorageSettings) -> None:
-    """Raise if a dropped table cannot be restored, as others use its location or its log now."""
+    """Raise if a dropped table cannot be restored because its location or its log is in use."""
     other = table_at(store, table.location)
     if other is not None:
         raise TableExistsError(

@@ -262,7 +262,7 @@ class _Export:
         return row, self._published(row) or [row.info]
 
     def _published(self, row: VersionRow) -> list[Action] | None:
-        """Return the actions of a version from the table's log; None if its commit is not there."""
+        """Return the actions of a version from the table's log; None if the log lacks it."""
         source = open_storage(self._table.location, self._settings)
         name = commit_file(row.version)
         try:

@@ -314,7 +314,7 @@ def verify_loaded(
 
 
 def _warnings(differences: Sequence[Difference]) -> list[str]:
-    """Return one warning for each file of the log that is wrong."""
+    """Return one warning for each wrong file of the log."""
     found: dict[str, list[Difference]] = {}
     for each in differences:
         found.setdefault(f"{_FILES_OF.get(each.source, each.source)} {each.version}", []).append(

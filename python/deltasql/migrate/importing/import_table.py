@@ -260,7 +260,7 @@ def _import_new(
         since=since,
         last=last,
         log=run.log,
-        # A followed log may have a gap. Then the commits before the gap are left out.
+        # If a followed log has a gap, leave out the commits before the gap.
         skip_gaps=TableRow.FOLLOWING in run.options.properties,
     )
     while True:

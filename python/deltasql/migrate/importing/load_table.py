@@ -113,7 +113,7 @@ def begin_loading(
     *,
     token: str = "true",
 ) -> TableRow:
-    """Create the row of a hidden table; its log is recorded as published up to a version.
+    """Create the row of a hidden table, and record up to which version its log is published.
 
     `token` is the claim of the run that loads the table.
     """

@@ -132,7 +132,7 @@ def targets_with_own(store: Store, table: TableRow) -> list[PublishTarget]:
 
 
 def add_missing_targets(store: Store) -> None:
-    """Insert missing targets: own locations, and DuckDB files that show all tables."""
+    """Insert missing targets: tables' own locations, and DuckDB files that show all tables."""
     with store.relaxed() as session:
         insert_missing_targets(session)
 

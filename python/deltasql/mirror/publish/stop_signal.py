@@ -15,7 +15,8 @@ _VERSIONS_PER_REPORT = 50
 class StopSignal(Protocol):
     """The publisher asks a signal before each version whether to stop.
 
-    A `threading.Event` is a stop signal, too."""
+    A `threading.Event` is a stop signal, too.
+    """
 
     def is_set(self) -> bool: ...
 

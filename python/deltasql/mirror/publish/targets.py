@@ -218,7 +218,7 @@ def add_catalog_file(
 
 
 def insert_missing_targets(session: Session) -> None:
-    """Insert missing targets: own locations, and DuckDB files that show all tables."""
+    """Insert missing targets: tables' own locations, and DuckDB files that show all tables."""
     # Insert the rows of own locations first: without its own row, a table's first target would be
     # a DuckDB file, and the first target is used as the table's own location.
     session.execute("add_missing_targets")

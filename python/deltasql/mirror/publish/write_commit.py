@@ -71,7 +71,10 @@ def is_torn(found: bytes, whole: bytes) -> bool:
 
 
 def _has_same_content(ours: bytes, theirs: bytes) -> bool:
-    """Return whether the file has our actions, as after an import or adoption of its commit."""
+    """Return whether two commit files have the same actions.
+
+    After an import or an adoption, the log still has the file of the other writer.
+    """
     try:
         return same_content(ours, theirs)
     except LogParseError:
@@ -227,7 +230,11 @@ def unnamed_checkpoint(
 def _interval(
     configuration: Mapping[str, str], config: Config, *, counts_commits: bool
 ) -> tuple[int, int]:
-    """Return the checkpoint interval, and the number to add to a version before the division."""
+    """Return the checkpoint interval and an offset.
+
+    A version gets a checkpoint if the sum of the version and the offset is a multiple of the
+    interval.
+    """
     if "delta.checkpointInterval" in configuration:
         return TableProperties(configuration).checkpoint_interval, int(counts_commits)
     is_chosen = "checkpoint_interval" in config.mirror.model_fields_set

@@ -258,7 +258,7 @@ def resolve(parsed: exp.Expr, scope: Scope, text: str = "") -> exp.Expr:
 
 
 def references(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield each column reference: the outermost node of the column's path."""
+    """Yield each column reference; for a dotted path, this is the outermost node of the path."""
     for node in expression.walk(prune=lambda inner: isinstance(inner, exp.Query)):
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             reference: exp.Expr = node

@@ -172,7 +172,7 @@ def _parsed(text: str, dialect: str | type[Dialect]) -> exp.Expr:
 
 
 def with_at_clauses(text: str, *, dialect: str | type[Dialect] = DIALECT) -> str:
-    """Replace `sales@3` by the clause of the dialect.
+    """Replace `sales@3` by the clause that the SQL dialect has for a version of a table.
 
     >>> with_at_clauses("FROM sales@3"), with_at_clauses("FROM sales@v3", dialect="spark")
     ('FROM sales AT (VERSION => 3)', 'FROM sales VERSION AS OF 3')

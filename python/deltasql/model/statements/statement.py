@@ -177,7 +177,7 @@ class AlterColumn(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AlterDefault(Statement):
-    """ALTER COLUMN … SET DEFAULT or DROP DEFAULT (`default` is None)."""
+    """ALTER COLUMN … SET DEFAULT, or DROP DEFAULT if `default` is None."""
 
     table: TableRef
     column: str

@@ -175,7 +175,10 @@ def set_column_metadata(stage: TableStage, column: str, metadata: Mapping[str, s
 
 
 def set_column_default(stage: TableStage, column: str, default: str | None) -> None:
-    """Set the default value of a column for new rows, an expression in Spark's SQL; or drop it."""
+    """Set the default value of a column for new rows, or drop it.
+
+    The default is an expression in Spark's SQL.
+    """
     path = _existing(stage, column, f"No column with the name '{column}' in the schema")
     found = _at(stage.schema, path)
     metadata = {k: v for k, v in found.metadata.items() if k != CURRENT_DEFAULT}

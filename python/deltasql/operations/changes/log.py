@@ -95,7 +95,7 @@ class ChangeLog:
     def require(self, changes: Iterable[VersionChanges], last: int) -> None:
         """Raise if files of these versions are missing; the error names the first readable version.
 
-        Versions up to `last` are checked to find that version.
+        Versions up to `last` are checked to find the first readable version.
         """
         for each in changes:
             missing = self._missing(each)

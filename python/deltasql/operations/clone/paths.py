@@ -45,11 +45,11 @@ class Relocation(Protocol):
         """Return the path of a data file."""
 
     def vector(self, vector: DeletionVector) -> DeletionVector:
-        """Return a deletion vector that refers to its file from the new table."""
+        """Return a deletion vector with the path that its file has in the new log."""
 
 
 class ReferencedData:
-    """Paths for a new table without data files: its log contains their URLs.
+    """Paths for a new table that uses the data files of the old table by their URLs.
 
     >>> ReferencedData("/lake/sales eu").path("day=1%2F2/a b.parquet")
     'file:///lake/sales%20eu/day=1%2F2/a%20b.parquet'
@@ -80,7 +80,7 @@ class ReferencedData:
 
 @dataclass(frozen=True, slots=True)
 class CopiedData:
-    """Paths for a new table with data files: its log contains relative paths.
+    """Paths for a new table with copies of the data files: its log contains relative paths.
 
     >>> relocation = CopiedData("/lake/sales")
     >>> relocation.path("day=1%2F2/a.parquet"), relocation.path("file:///lake/sales/a%20b.parquet")

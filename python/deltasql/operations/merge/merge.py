@@ -264,8 +264,8 @@ class _Merge:
         several = any(most > 1 for *_, most in counts)
         if several and not self.spec.deletes_whatever_matches:
             raise self._ambiguous(files, pairs)
-        # If each target row has one pair and a clause applies to each pair, the pairs already have
-        # the clause of each row.
+        # If each target row has one pair and a clause applies to each pair, no query is needed to
+        # choose a clause: the pairs already have the clause of each row.
         if plan.wants_every_pair and not several:
             self.decided = pairs
         else:
@@ -338,7 +338,9 @@ class _Merge:
     def _after(
         self, rows: exp.Select, relations: dict[str, Relation], *, is_marked: bool
     ) -> Relation:
-        """Return the joined rows after the merge, with ACTION; of marked files, only changed rows.
+        """Return the joined rows after the merge, with column ACTION.
+
+        Rows of marked files are returned only if they change.
 
         The changed rows of marked files are computed once and stored. If a random value made two
         computations differ, the rows that are marked would not be the rows that are written.
@@ -355,7 +357,7 @@ class _Merge:
         return self.engine.query(rewritten(rows, schema, plan, generated), **relations)
 
     def _before(self, rows: exp.Select, relations: dict[str, Relation]) -> Relation:
-        """Return the joined rows before the merge, with ACTION."""
+        """Return the joined rows before the merge, with column ACTION."""
         plan, schema = self.plan, self.target.stored_schema
         old = unchanged_by_key(plan, schema) if self.by_key else unchanged(rows, schema, plan)
         return self.engine.query(old, **relations)

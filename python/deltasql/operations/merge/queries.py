@@ -154,7 +154,7 @@ def merged_by_key(
 ) -> exp.Select:
     """Return the query for the rows of `joined_by_key` after the merge.
 
-    Its columns are the table's columns and ACTION.
+    Its columns are the table's columns and the column ACTION.
     """
     branches = (*plan.matched, *plan.not_matched, *plan.not_matched_by_source)
     rows = {
@@ -175,7 +175,7 @@ def merged_by_key(
 
 
 def unchanged_by_key(plan: MergePlan, schema: StructType) -> exp.Select:
-    """Return the query for the rows of `joined_by_key` before the merge, with ACTION."""
+    """Return the query for the rows of `joined_by_key` before the merge, with column ACTION."""
     columns = (column(name, TARGET) for name in schema.names)
     return joined_by_key(plan, *columns, _action_by_clause(plan))
 
@@ -219,7 +219,7 @@ def rewritten(
     plan: MergePlan,
     generated: Mapping[str, exp.Expr],
 ) -> exp.Select:
-    """Return the query for the joined rows after the merge: the table's columns and ACTION."""
+    """Return the query for the joined rows after the merge, with column ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)
     values = _values(
         schema,
@@ -248,7 +248,7 @@ def changed(
 
 
 def unchanged(joined_rows: exp.Select, schema: StructType, plan: MergePlan) -> exp.Select:
-    """Return the query for the joined rows before the merge, with ACTION."""
+    """Return the query for the joined rows before the merge, with column ACTION."""
     branches = (*plan.matched, *plan.not_matched_by_source)
     return _with_columns(
         joined_rows,
@@ -336,7 +336,10 @@ def _action(branches: Sequence[Branch], decided: Callable[[], exp.Expr]) -> exp.
 def _by_clause(
     plan: MergePlan, value: Callable[[Branch], exp.Expr], unchanged: Callable[[], exp.Expr]
 ) -> exp.Expr:
-    """Return the value for the clause that applies to a row of `joined_by_key`."""
+    """Return an expression: `value` of the clause that applies to a row of `joined_by_key`.
+
+    For a row to which no clause applies, the expression is `unchanged`.
+    """
     kinds = (plan.not_matched_by_source, plan.not_matched, plan.matched)
     by_source, new, matched = (_first(branches, value, unchanged()) for branches in kinds)
     found = [(is_null(column(NUMBER, SOURCE)), by_source)]

@@ -252,7 +252,7 @@ def _check_members(
 
 
 def _member_path(parent: str | None, name: str | None) -> str | None:
-    """Return the path of a struct's field, or a column's own name."""
+    """Return the dotted path of a field in a struct, or the name of a column."""
     return name if parent is None or name is None else f"{parent}.{name}"
 
 

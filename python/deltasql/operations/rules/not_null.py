@@ -1,4 +1,4 @@
-"""NOT NULL: find the columns and nested fields that must not be null, and rows with such nulls."""
+"""NOT NULL: find the columns and fields that must not be null, and the rows with nulls in them."""
 
 from __future__ import annotations
 

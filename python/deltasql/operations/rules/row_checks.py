@@ -141,7 +141,10 @@ def checked_batches(
     generate: Sequence[str] = (),
     predicate: exp.Expr | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches after checking their rows; `generate` names columns to compute first."""
+    """Yield batches after checking their rows.
+
+    `generate` are the names of generated columns to compute before the check.
+    """
     rules = rules_of(stage)
     needs_engine = bool(rules.conditions or rules.generated or predicate is not None)
     for batch in combined(batches) if needs_engine else batches:
