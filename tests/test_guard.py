@@ -16,7 +16,7 @@ def row(case: str, now: float, before: float, floor: float | None) -> dict[str, 
     return found | {"now": now, "before": before} | ({} if floor is None else {"floor": floor})
 
 
-def test_figures_within_their_limits_are_no_problem() -> None:
+def test_results_within_their_limits_are_not_reported() -> None:
     rows = [
         row("commit", 1.2, 1.0, 0.5),
         row("middle commit", 900.0, 1000.0, 2000.0),

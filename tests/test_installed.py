@@ -164,7 +164,7 @@ def test_wheel_is_for_every_python_and_has_the_version_of_cargo(wheel: Path) -> 
 
 
 @SLOW
-def test_cli_alone(wheel: Path, tmp_path: Path) -> None:
+def test_extra_cli_works_without_other_extras(wheel: Path, tmp_path: Path) -> None:
     bare = installed(tmp_path, f"{wheel}[cli]")
     run_quickstart(bare)
     uri = "deltasql://sqlite/catalog.db"
@@ -175,7 +175,7 @@ def test_cli_alone(wheel: Path, tmp_path: Path) -> None:
 
 
 @SLOW
-def test_duckdb_alone(wheel: Path, tmp_path: Path) -> None:
+def test_extra_duckdb_works_without_other_extras(wheel: Path, tmp_path: Path) -> None:
     bare = installed(tmp_path, f"{wheel}[duckdb]")
     run_quickstart(bare)
     found = bare.python("""
@@ -196,7 +196,9 @@ def test_duckdb_alone(wheel: Path, tmp_path: Path) -> None:
 
 
 @SLOW
-def test_postgres_alone(wheel: Path, tmp_path: Path, postgres_uri: DeltaSqlUri) -> None:
+def test_extra_postgres_works_without_other_extras(
+    wheel: Path, tmp_path: Path, postgres_uri: DeltaSqlUri
+) -> None:
     bare = installed(tmp_path, f"{wheel}[postgres]")
     run_quickstart(bare)
     code = """
@@ -216,7 +218,7 @@ def test_postgres_alone(wheel: Path, tmp_path: Path, postgres_uri: DeltaSqlUri) 
 
 
 @SLOW
-def test_s3_alone(
+def test_extra_s3_works_without_other_extras(
     wheel: Path, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     bare = installed(tmp_path, f"{wheel}[s3]")
@@ -236,7 +238,7 @@ def test_s3_alone(
 
 
 @SLOW
-def test_yaml_alone(wheel: Path, tmp_path: Path) -> None:
+def test_extra_yaml_works_without_other_extras(wheel: Path, tmp_path: Path) -> None:
     bare = installed(tmp_path, f"{wheel}[yaml]")
     (bare.work / "deltasql.yaml").write_text("table:\n  data_root: elsewhere\n", "utf-8")
     assert bare.python(quickstart()) == "{'orders': 0, 'stock': 0}\n"
@@ -244,7 +246,7 @@ def test_yaml_alone(wheel: Path, tmp_path: Path) -> None:
 
 
 @SLOW
-def test_console_alone(wheel: Path, tmp_path: Path) -> None:
+def test_extra_console_works_without_other_extras(wheel: Path, tmp_path: Path) -> None:
     bare = installed(tmp_path, f"{wheel}[console]")
     run_quickstart(bare)
     code = """
@@ -262,7 +264,7 @@ def test_console_alone(wheel: Path, tmp_path: Path) -> None:
 
 
 @SLOW
-def test_spark_alone(wheel: Path, tmp_path: Path) -> None:
+def test_extra_spark_works_without_other_extras(wheel: Path, tmp_path: Path) -> None:
     bare = installed(tmp_path, f"{wheel}[spark]")
     run_quickstart(bare)
     code = """
@@ -325,7 +327,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_sdist_has_what_cannot_be_built_from_it(sdist: Path) -> None:
+def test_sdist_contains_the_prebuilt_jar_and_pages(sdist: Path) -> None:
     """The jar needs javac and the jars of Spark; the pages are in docs/ of the repository."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -132,7 +132,7 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
 }
 
 
-def test_number_of_statements_does_not_depend_on_catalog_size(
+def test_number_of_statements_does_not_depend_on_the_size_of_the_catalog(
     grown: tuple[Grown, Grown],
 ) -> None:
     small, large = grown

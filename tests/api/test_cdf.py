@@ -89,7 +89,9 @@ CALLS: list[dict[str, Any]] = [
 ]
 
 
-def test_change_feed_equals_stock(stock: deltalake.DeltaTable, ours: deltasql.DeltaTable) -> None:
+def test_change_feed_equals_that_of_deltalake(
+    stock: deltalake.DeltaTable, ours: deltasql.DeltaTable
+) -> None:
     for call in CALLS:
         expected = stock.load_cdf(**call)
         found = ours.load_cdf(**call)
@@ -98,7 +100,7 @@ def test_change_feed_equals_stock(stock: deltalake.DeltaTable, ours: deltasql.De
         assert multiset(found) == multiset(expected), call
 
 
-def test_stock_reads_the_same_change_feed_from_the_mirror(ours: deltasql.DeltaTable) -> None:
+def test_deltalake_reads_the_same_change_feed_from_the_mirror(ours: deltasql.DeltaTable) -> None:
     mirrored = deltalake.DeltaTable(ours.table_uri)
     assert multiset(ours.load_cdf()) == multiset(mirrored.load_cdf())
     assert multiset(ours.load_cdf(2, 4)) == multiset(mirrored.load_cdf(2, 4))
@@ -117,7 +119,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_invalid_arguments_raise_the_errors_of_stock(
+def test_invalid_arguments_raise_the_errors_of_deltalake(
     stock: deltalake.DeltaTable, ours: deltasql.DeltaTable
 ) -> None:
     for call, message in REFUSED:

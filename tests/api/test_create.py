@@ -50,7 +50,9 @@ def added(path: str = "a.parquet", **values: str) -> AddAction:
     return AddAction(path, 10, values, 0, True, '{"numRecords":1}')
 
 
-def test_created_table_has_the_metadata_of_stock(uri: str, location: str, tmp_path: Path) -> None:
+def test_created_table_has_the_same_metadata_as_in_deltalake(
+    uri: str, location: str, tmp_path: Path
+) -> None:
     options = {"partition_by": "name", "description": "sold", "name": "sales of a year"}
     ours = create(uri, **options)
     theirs = deltalake.DeltaTable.create(str(tmp_path / "stock"), SCHEMA, **options)  # type: ignore[arg-type]
@@ -74,7 +76,7 @@ def test_new_table_needs_no_reader_feature(uri: str, location: str) -> None:
     assert protocol.min_reader_version == 1
 
 
-def test_create_mode_decides_about_an_existing_table(uri: str) -> None:
+def test_create_mode_decides_whether_an_existing_table_is_kept_or_replaced(uri: str) -> None:
     deltasql.write_deltalake(uri, ROWS)
     with pytest.raises(TableExistsError, match=r"^Generic error: A Delta Lake table"):
         create(uri)
@@ -103,7 +105,9 @@ def test_table_without_columns_is_rejected(uri: str) -> None:
         deltasql.DeltaTable.create(uri, Schema([]))
 
 
-def test_create_with_add_actions_equals_stock(uri: str, tmp_path: Path) -> None:
+def test_create_with_add_actions_gives_the_same_table_as_deltalake(
+    uri: str, tmp_path: Path
+) -> None:
     stock = str(tmp_path / "stock")
     arguments: dict[str, Any] = {
         "partition_by": ["name"],
@@ -153,7 +157,9 @@ def parquet_folder(location: str, *places: str) -> None:
     pq.write_to_dataset(rows, location, partition_cols=["place"])
 
 
-def test_converted_parquet_folder_equals_stock(uri: str, location: str, tmp_path: Path) -> None:
+def test_converted_parquet_folder_equals_that_of_deltalake(
+    uri: str, location: str, tmp_path: Path
+) -> None:
     stock = str(tmp_path / "stock")
     options: dict[str, Any] = {
         "partition_by": Schema([Field("place", "string")]),
@@ -215,7 +221,7 @@ def test_invalid_conversions_are_rejected(
         deltasql.convert_to_deltalake(catalog_uri.with_table("t").to_string())
 
 
-def test_convert_without_statistics_records_none(uri: str, location: str) -> None:
+def test_convert_without_statistics_records_no_statistics(uri: str, location: str) -> None:
     from pathlib import Path
 
     Path(location).mkdir()
@@ -252,7 +258,9 @@ def _folder(place: str) -> Path:
     return Path(place)
 
 
-def test_metadata_name_is_the_one_the_user_set(catalog_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_metadata_name_is_the_name_that_the_user_set(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     """Neither the folder name nor the name in the catalog is used for it."""
     for number, name in enumerate((None, "t1", "sales")):
         place = replace(catalog_uri.with_table(f"t{number}"), location=str(tmp_path / f"f{number}"))

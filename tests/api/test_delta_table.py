@@ -87,7 +87,7 @@ def test_merge_alter_and_optimize_have_the_methods_of_deltalake(uri: str) -> Non
             assert parameters(getattr(type(own), name)) == parameters(method), name
 
 
-def test_handle_has_every_method_of_a_raw_table() -> None:
+def test_handle_has_every_method_of_deltalakes_raw_table() -> None:
     stock = deltalake._internal.RawDeltaTable
     assert changed_methods(RawTable) == {}
     # Daft and dask pass these arguments by position.

@@ -58,7 +58,7 @@ def run(release: str, folder: Path, code: str, changed: str = "") -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_newer_deltalake_reads_and_writes_but_register_and_queries_are_rejected(
+def test_register_and_query_builder_reject_a_newer_deltalake_but_reads_and_writes_work(
     tmp_path: Path,
 ) -> None:
     code = """

@@ -111,7 +111,7 @@ def test_polars_creates_a_table(new_uri: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["import deltasql; deltasql.register()", ""])
-def test_polars_plan_can_be_collected_in_another_process(
+def test_polars_query_plan_can_be_collected_in_another_process(
     uri: str, tmp_path: Path, start: str
 ) -> None:
     """A plan made from a URI queries the catalog there; one made from a table reads only files."""

@@ -65,7 +65,7 @@ def sales(catalog: Catalog, tmp_path: Path) -> Path:
     return folder
 
 
-def test_second_table_in_a_folder_is_rejected_in_every_spelling(
+def test_second_table_in_a_folder_is_rejected_for_every_spelling_of_the_path(
     catalog: Catalog, sales: Path
 ) -> None:
     for number, location in enumerate(spellings(sales)):
@@ -91,7 +91,9 @@ def test_spellings_of_one_bucket_prefix_are_one_location(catalog: Catalog) -> No
     )  # the spelling of the caller is kept
 
 
-def test_second_import_is_rejected_in_every_spelling(catalog: Catalog, tmp_path: Path) -> None:
+def test_second_import_is_rejected_for_every_spelling_of_the_path(
+    catalog: Catalog, tmp_path: Path
+) -> None:
     folder = tmp_path / "sales eu"
     deltalake.write_deltalake(folder, ROWS)
     catalog.import_table(str(folder))
@@ -121,7 +123,7 @@ def test_nested_locations_are_rejected_unless_allowed(
     catalog.create_table("around", ROWS.schema, location=str(around), allow_nested_location=True)
 
 
-def test_folder_of_a_replica_is_rejected_for_tables(
+def test_table_in_the_folder_of_a_replica_is_rejected(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     """Even if nothing is published to it yet."""
@@ -334,7 +336,7 @@ def test_migrate_does_not_record_one_folder_as_unique_for_two_tables(
     assert "is also the folder of table" in found[0].detail
 
 
-def test_vacuum_keeps_a_table_inside_whose_location_is_not_recorded(
+def test_vacuum_keeps_a_nested_table_without_a_recorded_location(
     catalog: Catalog, sales: Path
 ) -> None:
     inside = sales / "inside"

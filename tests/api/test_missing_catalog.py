@@ -362,6 +362,8 @@ def test_database_that_cannot_be_created_raises_store_unavailable(
 
 @pytest.mark.parametrize("call", [deltasql.connect, deltasql.begin])
 @pytest.mark.parametrize("given", [None, "", 5])
-def test_catalog_that_is_no_text_is_named(call: Any, given: Any) -> None:
+def test_catalog_argument_that_is_not_a_string_is_rejected_with_its_type(
+    call: Any, given: Any
+) -> None:
     with pytest.raises(TxnLogUriError, match="must be a URI or a name, but the argument is an"):
         call(given)

@@ -224,7 +224,7 @@ def test_columns_that_a_query_uses_without_naming_them_are_read_from_s3(
         assert query_rows(catalog, 'SELECT sum(price) AS "left" FROM "left"') == [(11,)]
 
 
-def test_query_names_a_data_file_that_is_missing_in_s3(
+def test_query_error_names_a_data_file_that_is_missing_in_s3(
     sqlite_uri: DeltaSqlUri, s3_location: str, s3_options: dict[str, str]
 ) -> None:
     with deltasql.connect(

@@ -148,7 +148,7 @@ def test_conflict_check_uses_the_oldest_read_version(catalog: Catalog) -> None:
         tx.commit()
 
 
-def test_appends_use_a_new_protocol_at_once(catalog: Catalog) -> None:
+def test_append_after_a_protocol_change_uses_the_new_protocol(catalog: Catalog) -> None:
     catalog.create_table("t", SCHEMA)
     for name in "ab":
         with catalog.begin() as tx:
@@ -180,7 +180,7 @@ def test_partition_columns_change_only_if_all_files_are_removed(catalog: Catalog
     assert len(catalog.table("t").scan("day = 'x'")) == 1
 
 
-def test_many_indexed_columns_fit_one_commit(catalog: Catalog) -> None:
+def test_one_commit_can_have_statistics_of_many_columns(catalog: Catalog) -> None:
     schema = pa.schema([(f"c{number}", pa.int64()) for number in range(90)])
     catalog.create_table("t", schema, properties={"delta.dataSkippingNumIndexedCols": "-1"})
     low = {f"c{number}": number for number in range(90)}

@@ -43,7 +43,7 @@ def test_stock_deltalake_reads_every_version_of_the_mirror(location: str) -> Non
     assert deltalake.DeltaTable(location).version() == 2
 
 
-def test_stock_deltalake_rejects_to_write_to_the_mirror(location: str) -> None:
+def test_stock_deltalake_refuses_to_write_to_the_mirror(location: str) -> None:
     with pytest.raises(deltalake.exceptions.CommitFailedError):
         deltalake.write_deltalake(location, ROWS, mode="append")
 

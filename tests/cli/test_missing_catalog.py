@@ -70,7 +70,7 @@ def test_spark_without_java_is_a_short_error(tmp_path: Path) -> None:
     assert "deltasql docs troubleshooting" in done.stderr
 
 
-def test_every_command_is_covered_here() -> None:
+def test_every_command_has_a_case_in_this_file() -> None:
     looking = {
         name for name in commands(main) if any(f"{line} ".startswith(f"{name} ") for line in LOOK)
     }
@@ -164,7 +164,7 @@ def test_shell_imports_into_its_open_catalog(load: str, tmp_path: Path) -> None:
     assert str(tmp_path / "lake" / "a") in result.stdout
 
 
-def test_misspelled_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_a_misspelled_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELTASQL_URI", raising=False)
     monkeypatch.setenv("DELTASQL_URL", "deltasql://sqlite/meta.db")
     result = CliRunner().invoke(main, ["table", "list"])

@@ -76,7 +76,7 @@ def test_null_and_the_empty_string_differ_in_every_format(
     assert capsys.readouterr().out.splitlines()[-2:] == expected
 
 
-def test_booleans_are_spelled_alike_in_reports(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_format_prints_booleans_in_lower_case(capsys: pytest.CaptureFixture[str]) -> None:
     for format_ in ("table", "csv", "markdown", "json"):
         Output(format_).rows([{"ok": True}], ["ok"])
         found = capsys.readouterr().out
@@ -127,7 +127,9 @@ def test_wide_record_has_one_line_per_key(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == "name  sales\nsize  18 KiB\n"
 
 
-def test_sizes_have_units_only_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_tables_and_markdown_print_sizes_with_units(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     row = {"bytesRemoved": 2295, "live_bytes": 780, "rows": 2295}
     for format_ in ("table", "markdown"):
         Output(format_).rows([row], [*row])

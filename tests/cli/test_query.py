@@ -96,7 +96,7 @@ def test_columns_are_chosen_and_printed_one_below_the_other(sales: Cli) -> None:
     assert lines[:4] == ["-- row 1 --", "id     0", "price  0.25", "-- row 2 --"]
 
 
-def test_missing_file_is_named_with_its_option(sales_in_sqlite: Cli) -> None:
+def test_error_names_a_missing_file_and_its_option(sales_in_sqlite: Cli) -> None:
     for command in ("query", "sql"):
         error = sales_in_sqlite(command, "-f", "missing.sql", exit_code=2).stderr
         assert "Invalid value for --file: 'missing.sql' does not exist." in error

@@ -141,7 +141,7 @@ def test_watch_escapes_control_sequences_in_names() -> None:
     assert "\x1b" not in captured.get()
 
 
-def test_unknown_host_of_the_console_is_named(cli: Cli) -> None:
+def test_error_names_an_unknown_console_host(cli: Cli) -> None:
     cli("init")
     error = cli("ui", "--host", "nope.invalid", exit_code=3).stderr
     assert "nope.invalid is not an address of this machine: choose another --host" in error

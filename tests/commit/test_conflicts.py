@@ -121,7 +121,7 @@ def test_overwrite_tolerates_a_blind_append_unless_serializable(table: Catalog, 
     assert table.table("t").history(1)[0].info.isolation_level == level
 
 
-def test_isolation_level_comes_from_the_configuration_without_a_property(
+def test_isolation_level_of_a_table_without_the_property_comes_from_the_configuration(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     settings = {"data_root": str(tmp_path), "isolation_level": "Serializable"}
@@ -133,7 +133,7 @@ def test_isolation_level_comes_from_the_configuration_without_a_property(
             commit(catalog, [removal(A)], read_version=1, reads=WHOLE)
 
 
-def test_isolation_level_has_one_default(table: Catalog) -> None:
+def test_default_isolation_level_is_the_same_in_config_and_commits(table: Catalog) -> None:
     commit(table, [removal(A)], read_version=1)
     level = table.table("t").history(1)[0].info.isolation_level
     assert level == Config().table.isolation_level == DEFAULT_ISOLATION_LEVEL

@@ -61,7 +61,7 @@ def test_files_of_a_write_that_lost_the_race_are_deleted(catalog: Catalog, tmp_p
     assert len([*(tmp_path / "t").glob("*.parquet")]) == 1
 
 
-def test_create_missing_conflicts_with_a_table_created_at_its_location(
+def test_create_missing_fails_if_another_table_was_created_at_its_location(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "t")

@@ -109,9 +109,7 @@ def killed_append(barrier: Any, uri: DeltaSqlUri, folder: str) -> None:
 
 
 @pytest.mark.one_database
-def test_numbers_of_a_killed_process_are_a_gap_below_the_mark(
-    uri: DeltaSqlUri, tmp_path: Path
-) -> None:
+def test_numbers_of_a_killed_process_are_skipped(uri: DeltaSqlUri, tmp_path: Path) -> None:
     folder = str(tmp_path / "lake")
     with open_catalog(uri, table={"data_root": folder}) as catalog:
         catalog.sql(T.format(""))
@@ -130,7 +128,7 @@ def test_identity_values_of_a_rolled_back_transaction_are_not_used_again(catalog
     assert ids(catalog) == [2]
 
 
-def test_marks_alone_are_no_metadata_conflict(catalog: Catalog) -> None:
+def test_commit_that_only_moves_the_high_water_mark_causes_no_conflict(catalog: Catalog) -> None:
     catalog.sql(T.format(""))
     append(catalog, "a", "b")
     other = catalog.begin()
@@ -146,7 +144,7 @@ def test_marks_alone_are_no_metadata_conflict(catalog: Catalog) -> None:
 
 
 @pytest.mark.one_database
-def test_other_changes_of_the_metadata_conflict(catalog: Catalog) -> None:
+def test_append_with_generated_numbers_conflicts_with_a_metadata_change(catalog: Catalog) -> None:
     catalog.sql(T.format(""))
     tx = catalog.begin()
     tx.write("t", rows("a"))
@@ -180,7 +178,9 @@ def published(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Any:
         yield catalog
 
 
-def test_numbers_that_another_writer_may_have_used_conflict(published: Catalog) -> None:
+def test_append_conflicts_if_an_external_commit_may_have_used_its_numbers(
+    published: Catalog,
+) -> None:
     published.sql(T.format(""))
     early = published.begin()
     early.write("t", rows("a", "b"))  # 1 and 2, as the other writer
@@ -194,7 +194,7 @@ def test_numbers_that_another_writer_may_have_used_conflict(published: Catalog) 
 
 
 @pytest.mark.one_database
-def test_restore_keeps_the_mark(catalog: Catalog) -> None:
+def test_restore_keeps_the_high_water_mark(catalog: Catalog) -> None:
     catalog.sql(T.format(""))
     append(catalog, "a", "b")
     catalog.sql("RESTORE TABLE t TO VERSION AS OF 0")
@@ -204,7 +204,7 @@ def test_restore_keeps_the_mark(catalog: Catalog) -> None:
 
 
 @pytest.mark.one_database
-def test_replaced_table_starts_again(catalog: Catalog) -> None:
+def test_replaced_table_generates_numbers_from_the_start(catalog: Catalog) -> None:
     catalog.sql(T.format(""))
     append(catalog, "a", "b")
     tx = catalog.begin()
@@ -218,7 +218,9 @@ def test_replaced_table_starts_again(catalog: Catalog) -> None:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize(("start", "step"), [((1 << 63) - 3, 2), (-(1 << 63) + 2, -2)])
-def test_column_without_numbers_left_is_an_error(catalog: Catalog, start: int, step: int) -> None:
+def test_append_fails_when_the_column_has_no_numbers_left(
+    catalog: Catalog, start: int, step: int
+) -> None:
     catalog.sql(T.format(f" (START WITH {start} INCREMENT BY {step})"))
     append(catalog, "a", "b")
     with pytest.raises(TxnLogSchemaError, match="no more values"):
@@ -227,7 +229,9 @@ def test_column_without_numbers_left_is_an_error(catalog: Catalog, start: int, s
 
 
 @pytest.mark.one_database
-def test_mark_covers_reserved_numbers_after_a_rollback_to_path_writers(published: Catalog) -> None:
+def test_rollback_writes_a_high_water_mark_that_includes_reserved_numbers(
+    published: Catalog,
+) -> None:
     published.sql(T.format(""))
     append(published, "a")
     open_transaction = published.begin()

@@ -82,7 +82,9 @@ def test_commit_with_a_lost_acknowledgement_is_applied_once_and_succeeds(
     audit(direct)
 
 
-def test_lost_acknowledgement_is_looked_up_without_retries(direct: Catalog, proxy: Proxy) -> None:
+def test_commit_with_a_lost_acknowledgement_is_looked_up_even_if_retries_are_off(
+    direct: Catalog, proxy: Proxy
+) -> None:
     with open_catalog(proxy.uri(direct.uri), retry={"max_attempts": 1}) as once:
         commit(once, file("warm"))
         proxy.arm("reply to COMMIT")
@@ -114,7 +116,7 @@ def test_create_table_with_a_lost_acknowledgement_succeeds(
         proxied.create_table("new", SCHEMA)
 
 
-def test_lost_acknowledgement_is_found_after_a_rename(
+def test_commit_with_a_lost_acknowledgement_is_found_after_a_rename(
     direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: direct.rename("t", "renamed") and None)
@@ -122,7 +124,7 @@ def test_lost_acknowledgement_is_found_after_a_rename(
     assert live(direct, "renamed") == ["a1", "a2", "warm"]
 
 
-def test_lost_acknowledgement_is_found_after_another_commit(
+def test_commit_with_a_lost_acknowledgement_is_found_after_another_commit(
     direct: Catalog, proxied: Catalog, proxy: Proxy
 ) -> None:
     proxy.arm("reply to COMMIT", then=lambda: commit(direct, file("theirs")) and None)

@@ -155,7 +155,7 @@ def create_pairs(barrier: Any, uri: DeltaSqlUri, number: int, pairs: int) -> lis
 # Creation
 
 
-def test_one_of_many_concurrent_creates_gets_the_name(uri: DeltaSqlUri) -> None:
+def test_only_one_of_many_concurrent_creates_of_a_name_succeeds(uri: DeltaSqlUri) -> None:
     processes, rounds = 8, 5
     with open_catalog(uri) as catalog:
         outcomes = run(create_tables, [(uri, rounds) for _ in range(processes)])

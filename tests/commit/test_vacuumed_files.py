@@ -178,7 +178,7 @@ def test_commit_succeeds_when_its_intents_are_lost(
     assert lake.table("t").version() == 2
 
 
-def test_next_vacuum_deletes_the_files_that_a_killed_one_claimed(
+def test_next_vacuum_deletes_the_files_that_a_killed_vacuum_claimed(
     lake: Catalog, clock: Clock
 ) -> None:
     tx = lake.begin()
@@ -249,7 +249,7 @@ def test_spark_data_source_write_fails_when_a_vacuum_claimed_its_folder(
         assert catalog.store.intents_before(FUTURE_MS) == []
 
 
-def test_short_append_that_waits_for_a_vacuum_fails(
+def test_single_file_append_fails_if_a_vacuum_claims_its_file_while_it_waits(
     postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with deltasql.connect(postgres_uri, table={"data_root": str(tmp_path / "lake")}) as lake:

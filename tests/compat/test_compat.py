@@ -44,7 +44,7 @@ def test_installed_release_is_compatible(check: Check, place: Place) -> None:
     assert cell in (YES, REJECTED, f"reads, {REJECTED}")
 
 
-def test_error_of_a_release_is_raised_with_its_type(place: Place) -> None:
+def test_error_in_the_environment_of_a_release_is_raised_with_its_type(place: Place) -> None:
     with pytest.raises(ReleaseError, match="TableNotFoundError"):
         place.release.request("read", location="/nowhere", at=0, way="sql")
 

@@ -293,7 +293,7 @@ def test_cookies_are_strict_and_secure_behind_tls(shop: Catalog, issuer: str) ->
         assert {"HttpOnly", "Secure", "SameSite=strict"} <= set(session.split("; "))
 
 
-def test_provider_that_cannot_be_reached_is_named(shop: Catalog) -> None:
+def test_error_page_names_a_provider_that_cannot_be_reached(shop: Catalog) -> None:
     settings = OidcSettings(issuer="http://127.0.0.1:1", client_id="console")
     with (
         serving(shop, oidc=settings, token=TOKEN) as served,
@@ -315,7 +315,7 @@ def test_provider_that_cannot_be_reached_is_named(shop: Catalog) -> None:
             assert "answered with status 404: check --oidc-issuer" in failed.text
 
 
-def test_pages_of_the_provider_exist_only_with_one(shop: Catalog) -> None:
+def test_sign_in_pages_exist_only_if_a_provider_is_configured(shop: Catalog) -> None:
     with serving(shop) as served:
         assert httpx.get(f"{served.address}/oidc/login").status_code == 404
         assert httpx.get(f"{served.address}/oidc/callback").status_code == 404

@@ -268,7 +268,7 @@ def test_proxy_does_not_replace_the_check_of_forms(shop: Catalog) -> None:
             assert site.post(path, {"confirm": "yes"}, headers=evil).status_code == 403, path
 
 
-def test_bundled_editor_is_the_one_that_its_script_built() -> None:
+def test_bundled_editor_has_the_checksum_that_its_build_script_recorded() -> None:
     root = Path(__file__).parents[2]
     static = root / "python" / "deltasql" / "console" / "static"
     (checksum, name) = (root / "editor" / "editor.sha256").read_text().split()

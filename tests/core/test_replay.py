@@ -137,7 +137,9 @@ def our_view(files: _core.FileList) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(commits=histories())
-def test_replay_gives_what_deltalake_reads(root: Path, commits: list[list[Action]]) -> None:
+def test_replay_gives_the_state_that_deltalake_reads(
+    root: Path, commits: list[list[Action]]
+) -> None:
     log = Path(tempfile.mkdtemp(dir=root)) / "_delta_log"
     log.mkdir()
     table = _core.Table()

@@ -50,7 +50,7 @@ def look(root: str, settings: StorageSettings) -> None:
     assert sizes.missing(listed(named)) == [path for path, size in named.items() if size is None]
 
 
-def test_sizes_of_own_and_other_tables_files_are_found(tmp_path: Path) -> None:
+def test_sizes_are_found_for_files_in_and_outside_the_table_folder(tmp_path: Path) -> None:
     look(str(tmp_path), StorageSettings())
 
 

@@ -126,7 +126,7 @@ def test_values_that_cannot_be_cast_are_rejected(
         write_batches(pa.table({"v": given}).to_reader(), plan)
 
 
-def test_null_in_a_not_null_field_is_rejected_also_in_structs(tmp_path: Path) -> None:
+def test_null_in_a_not_null_field_is_rejected_even_inside_structs(tmp_path: Path) -> None:
     inner = pa.struct([pa.field("a", pa.int64(), nullable=False)])
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("s", inner)])
     plan = plan_for(tmp_path, schema)

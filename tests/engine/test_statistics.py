@@ -92,14 +92,14 @@ def test_bounds_cover_every_row(name: str, data: st.DataObject, chunks: int) -> 
         assert (low, high) == (min(known), max(known))
 
 
-def test_bounds_of_zero_are_negative_and_positive_zero() -> None:
+def test_minimum_zero_is_written_as_negative_zero_and_maximum_zero_as_positive_zero() -> None:
     for rows in ([0.0, -0.0], [0.0], [-0.0]):
         stats = stats_of(pa.table({"v": rows}))
         assert math.copysign(1, stats["minValues"]["v"]) == -1
         assert math.copysign(1, stats["maxValues"]["v"]) == 1
 
 
-def test_timestamps_outside_the_json_range_have_no_bound() -> None:
+def test_maximum_is_omitted_if_json_cannot_represent_the_date_or_timestamp() -> None:
     last = int(
         (datetime(9999, 12, 31, 23, 59, 59, 999999, UTC) - EPOCH) / timedelta(microseconds=1)
     )

@@ -105,7 +105,7 @@ def test_null_differs_from_a_variant_that_is_null() -> None:
     assert found == [{"metadata": b"\x01\x00\x00", "value": b"\x00"}, None]
 
 
-def test_part_of_an_unknown_type_is_an_error() -> None:
+def test_shredded_value_of_an_unsupported_type_is_an_error() -> None:
     kind = pa.struct([*KIND, ("typed_value", pa.duration("s"))])
     rows = pa.array([{"metadata": b"\x01\x00\x00", "value": None, "typed_value": 1}], kind)
     with pytest.raises(pa.ArrowNotImplementedError, match="duration"):

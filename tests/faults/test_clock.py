@@ -97,7 +97,7 @@ def commit(catalog: Catalog, name: str) -> None:
         tx.stage_table("t", [file(name)])
 
 
-def test_reconciler_publishes_after_a_run_with_its_clock_ahead(
+def test_reconciler_publishes_after_an_earlier_run_had_its_clock_ahead(
     quiet: Catalog, clock: Clock
 ) -> None:
     clock.ahead_s = YEAR_S

@@ -64,7 +64,7 @@ def append(catalog: Catalog, number: int) -> None:
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_second_reconciler_publishes_the_leases_of_a_killed_one(
+def test_second_reconciler_publishes_the_tables_leased_by_a_killed_reconciler(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(catalog_uri, tmp_path / "lake", mirror=FAST_POLLING) as catalog:

@@ -36,7 +36,7 @@ def test_unknown_cell_is_an_error() -> None:
         main(["--only", "no such cell"])
 
 
-def test_only_finished_cells_are_not_run_again(tmp_path: Path) -> None:
+def test_failed_and_skipped_cells_are_run_again(tmp_path: Path) -> None:
     finished = Result("SQLite", "3.37.0", {"commit": OK}, None, 1.0, COMMIT)
     failed = Result("SQLite", "3.37.0", {"commit": "Failure: rows"}, None, 1.0, COMMIT)
     skipped = Result("SQLite", "3.37.0", {}, "cargo is missing", 1.0, COMMIT)
@@ -78,7 +78,7 @@ def test_page_names_the_commit_at_which_each_row_was_run(
     assert [row.split(" | ")[-1] for row in rows] == [f"{COMMIT} |", "fedcba987654 |"]
 
 
-def test_checks_for_which_a_release_of_spark_is_too_old_are_no_failures() -> None:
+def test_check_that_needs_a_newer_spark_is_not_counted_as_a_failure() -> None:
     found = {"a": YES, "b": FROM_4_2, "c": NO_BUILD, "d": "AssertionError: found 1, expected 2"}
     assert failures(found) == {"d": "AssertionError: found 1, expected 2"}
 
@@ -110,7 +110,7 @@ def test_relay_loses_one_response_of_a_request_that_arrived() -> None:
     assert relay.lost == 1
 
 
-def test_relays_of_a_store_are_in_the_options_and_in_the_settings_of_spark() -> None:
+def test_relay_address_replaces_the_store_in_the_options_and_in_the_spark_settings() -> None:
     options = {"AZURE_STORAGE_ENDPOINT": "http://127.0.0.1:9/account", "AZURE_ALLOW_HTTP": "true"}
     place = Place("deltasql://sqlite/meta.db", "az://lake", options)
     settings = {"spark.hadoop.fs.azure.abfs.endpoint": "127.0.0.1:9"}

@@ -115,7 +115,7 @@ def test_cutover_commit_only_enables_timestamps(catalog: Catalog, place: Path) -
     [Protocol(1, 1), Protocol(1, 4), Protocol(2, 5), Protocol(1, 7, None, ("appendOnly",))],
     ids=str,
 )
-def test_cutover_upgrades_any_protocol_that_we_can_write(
+def test_cutover_upgrades_any_protocol_that_deltasql_can_write(
     catalog: Catalog, place: Path, protocol: Protocol
 ) -> None:
     body = json.dumps({"protocol": protocol.body()})
@@ -203,7 +203,7 @@ def test_concurrent_write_through_sql_is_not_lost(catalog: Catalog, place: Path)
     assert verify_all_versions(catalog)
 
 
-def test_cutover_gives_up_when_others_always_commit_first(catalog: Catalog, place: Path) -> None:
+def test_cutover_fails_after_too_many_concurrent_commits(catalog: Catalog, place: Path) -> None:
     catalog.follow(str(place))
 
     def hook(phase: str) -> None:

@@ -89,7 +89,7 @@ def test_log_that_starts_with_a_checkpoint_is_imported(lake: Catalog, tmp_path: 
     verified(lake)
 
 
-def test_own_table_verifies_after_its_log_is_cleaned_up(
+def test_table_of_deltasql_verifies_after_its_log_is_cleaned_up(
     lake: Catalog,
 ) -> None:
     lake.create_table("t", ROWS.schema, properties=RETENTION)
@@ -109,7 +109,9 @@ def test_own_table_verifies_after_its_log_is_cleaned_up(
     assert again.transaction_version("old") is None
 
 
-def test_different_transaction_in_sql_is_found(lake: Catalog, tmp_path: Path) -> None:
+def test_verification_reports_a_different_transaction_version_in_sql(
+    lake: Catalog, tmp_path: Path
+) -> None:
     made = write_log(tmp_path / "t")
     lake.import_table(made.path, name="t")
     for app_id in ("young", "old"):

@@ -187,7 +187,7 @@ def test_foreign_commits_have_to_be_resolved_before_a_fence(
     assert sql_ids(catalog) == [1, 9]
 
 
-def test_restore_keeps_the_fence_as_it_is(catalog: Catalog, location: str) -> None:
+def test_restore_neither_adds_nor_removes_the_fence(catalog: Catalog, location: str) -> None:
     """The fence belongs to the log, not to the rows of a version."""
     catalog.fence(NAME)
     with catalog.begin() as tx:
@@ -313,7 +313,9 @@ def test_cutover_names_delta_spark_jobs_that_the_fence_stops(catalog: Catalog, p
     assert f"deltasql table unfence {NAME}" in warning
 
 
-def test_fence_names_the_log_store_of_this_process(catalog: Catalog, location: str) -> None:
+def test_fence_warns_if_this_process_configured_the_log_store(
+    catalog: Catalog, location: str
+) -> None:
     catalog.has_log_store = True  # a session of delta-spark uses the LogStore
     (warning,) = catalog.fence(NAME).warnings
     assert "LogStore" in warning
@@ -373,7 +375,7 @@ def test_rollback_of_a_follower_keeps_the_fence_of_another_catalog(
     assert ours(other, 11) == HEAD + 2
 
 
-def test_fence_without_timestamps_shows_the_owner(
+def test_fence_records_the_owner_even_without_in_commit_timestamps(
     catalog: Catalog, place: Path, other: Catalog
 ) -> None:
     catalog.import_table(str(place))
@@ -386,7 +388,9 @@ def test_fence_without_timestamps_shows_the_owner(
 # Checkpoints and log clean-up of other programs, which a fence does not stop
 
 
-def test_log_that_deltalake_cleaned_up_is_no_divergence(catalog: Catalog, location: str) -> None:
+def test_log_cleaned_up_by_deltalake_is_not_reported_as_diverged(
+    catalog: Catalog, location: str
+) -> None:
     properties = {"delta.logRetentionDuration": "interval 0 seconds"}
     with catalog.begin() as tx:
         tx.set_table_properties(NAME, properties)
@@ -407,7 +411,7 @@ def test_log_that_deltalake_cleaned_up_is_no_divergence(catalog: Catalog, locati
     assert read_ids(location) == [1, 2, 3, 4, 5, 6]
 
 
-def test_clean_up_does_not_rely_on_a_checkpoint_of_another_program(
+def test_cleanup_loses_no_rows_after_another_program_wrote_a_wrong_checkpoint(
     catalog: Catalog, location: str
 ) -> None:
     """The commits before the checkpoint are deleted, so the checkpoint must be right."""

@@ -102,7 +102,7 @@ def test_delta_spark_writes_after_unfence_and_rollback(
 
 
 @pytest.mark.everything(MORE)
-def test_log_store_and_fence_name_each_other(
+def test_log_store_options_warn_about_a_fence_and_fence_warns_about_the_log_store(
     spark: SparkSession, catalog: Catalog, table: str
 ) -> None:
     with pytest.warns(UserWarning, match=f"fenced: {NAME}.*deltasql table unfence"):

@@ -143,7 +143,9 @@ def test_mirror_does_not_change_the_log_of_a_followed_table(
     assert everything_below(place) == before
 
 
-def test_commits_not_followed_yet_are_not_a_divergence(catalog: Catalog, place: Path) -> None:
+def test_commits_that_follow_has_not_loaded_yet_are_not_reported_as_a_divergence(
+    catalog: Catalog, place: Path
+) -> None:
     catalog.follow(str(place))
     theirs(place, 11)
     (report,) = catalog.mirror.verify(NAME)

@@ -271,7 +271,7 @@ def test_metadata_changed_on_both_sides_is_a_conflict(catalog: Catalog) -> None:
 
 
 @pytest.mark.two_databases
-def test_interrupted_adopt_is_completed_by_the_next(
+def test_interrupted_adopt_is_completed_by_the_next_adopt(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs(catalog, 2)

@@ -101,7 +101,7 @@ def test_statistics_can_be_columns_of_a_checkpoint(
     verify_and_cut_over(lake)
 
 
-def test_table_verifies_after_cleanup_leaves_statistics_as_columns(
+def test_table_verifies_if_the_log_has_statistics_only_as_columns(
     lake: Catalog, made: HandwrittenTable
 ) -> None:
     """SQL has them from the commits; after the log cleanup only the columns are left."""

@@ -351,7 +351,7 @@ def stale(path: Path, source: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["corrupt", "stale"])
-def test_damaged_checkpoint_is_a_warning_and_commits_are_used(
+def test_damaged_checkpoint_is_a_warning_if_the_commits_exist(
     source: Path, catalog: Catalog, damage: str
 ) -> None:
     path = checkpoint_file(source)
@@ -372,7 +372,7 @@ def two_checkpoints(source: Path) -> None:
     forget_commits_below(source, CHECKPOINT)
 
 
-def test_damaged_checkpoint_is_replaced_by_a_later_one(source: Path, catalog: Catalog) -> None:
+def test_import_uses_a_later_checkpoint_if_one_is_damaged(source: Path, catalog: Catalog) -> None:
     two_checkpoints(source)
     corrupt(checkpoint_file(source))
     report = catalog.import_table(str(source))

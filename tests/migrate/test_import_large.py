@@ -58,7 +58,7 @@ def test_damaged_checkpoint_of_a_large_table_is_a_warning(source: Path, catalog:
     assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
 
 
-def test_checkpoint_with_damaged_files_is_replaced_by_a_later_one(
+def test_import_uses_a_later_checkpoint_if_file_rows_of_one_are_damaged(
     source: Path, catalog: Catalog
 ) -> None:
     """Its other columns can be read: the damage shows only when the files are loaded."""

@@ -101,7 +101,7 @@ def test_run_that_lost_its_claim_cannot_write_or_discard(catalog: Catalog, sourc
 
 
 @pytest.mark.parametrize("why", ["finished", "moved"])
-def test_replaced_table_is_kept_when_another_run_was_first(
+def test_table_to_be_replaced_is_kept_if_another_import_finished_first(
     catalog: Catalog, source: Path, why: str
 ) -> None:
     catalog.create_table("old", pa.schema([("id", pa.int64())]))

@@ -228,7 +228,7 @@ def test_unreadable_state_fails_the_load(catalog: Catalog, tmp_path: Path) -> No
     assert LogLoader(catalog.store, table).next_version is None
 
 
-def test_same_size_regroups_rows_into_equal_tables() -> None:
+def test_same_size_regroups_rows_into_tables_of_one_size() -> None:
     numbers = (pa.array(range(count), pa.int64()) for count in (0, 5, 0, 1, 2))
     tables = [pa.table({"n": each}) for each in numbers]
     assert [each.num_rows for each in same_size(tables, 3)] == [3, 3, 2]

@@ -289,7 +289,9 @@ def test_rebuild_includes_tables_of_other_writers(empty_uri: DeltaSqlUri, tmp_pa
         assert verified(catalog)
 
 
-def test_rebuild_gives_a_name_to_its_latest_table(empty_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_rebuild_gives_a_shared_name_to_the_newest_table(
+    empty_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     folder = tmp_path / "old"
     folder.mkdir()
     with open_mirrored(f"deltasql://sqlite/{folder}/meta.db", tmp_path / "lake") as catalog:

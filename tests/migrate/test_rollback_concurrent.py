@@ -182,7 +182,9 @@ def test_rollback_is_rejected_until_a_wrong_checkpoint_is_repaired(
     assert read_ids(place) == [*IDS, 11]
 
 
-def test_checkpoint_of_others_does_not_block_a_rollback(catalog: Catalog, place: Path) -> None:
+def test_checkpoint_of_another_program_does_not_block_a_rollback(
+    catalog: Catalog, place: Path
+) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)

@@ -113,7 +113,7 @@ def test_error_names_a_damaged_file(lake: Catalog, made: HandwrittenTable, name:
         assert_error_contains(read, "b.parquet", "Restore the file", kind=TxnLogEngineError)
 
 
-def test_error_names_a_missing_or_damaged_file_mapped_by_id(
+def test_error_names_a_missing_or_damaged_file_of_a_table_mapped_by_id(
     lake: Catalog, made: HandwrittenTable
 ) -> None:
     """Its footers are read first."""

@@ -97,14 +97,18 @@ def shuffled(add: AddFile) -> AddFile:
 
 @given(some.adds)
 @EXAMPLES
-def test_commit_with_one_add_is_encoded_as_read_from_sql(lake: Lake, add: AddFile) -> None:
+def test_commit_with_one_add_has_the_same_encoding_in_memory_and_from_sql(
+    lake: Lake, add: AddFile
+) -> None:
     lake.check(*unlike([add]))
     lake.check(*unlike([shuffled(add)]))
 
 
 @given(st.lists(some.adds, min_size=2, max_size=5).map(unlike))
 @EXAMPLES
-def test_commit_with_many_adds_is_encoded_as_read_from_sql(lake: Lake, adds: list[AddFile]) -> None:
+def test_commit_with_many_adds_has_the_same_encoding_in_memory_and_from_sql(
+    lake: Lake, adds: list[AddFile]
+) -> None:
     lake.check(*adds)
 
 
@@ -116,7 +120,7 @@ def test_commit_with_many_adds_is_encoded_as_read_from_sql(lake: Lake, adds: lis
     some.commit_infos,
 )
 @EXAMPLES
-def test_other_actions_are_encoded_as_read_from_sql(
+def test_other_actions_have_the_same_encoding_in_memory_and_from_sql(
     lake: Lake,
     removes: list[RemoveFile],
     cdc: list[Action],
@@ -131,7 +135,7 @@ def test_other_actions_are_encoded_as_read_from_sql(
 
 @given(some.extras, some.formats, st.dictionaries(some.texts, some.texts, max_size=3))
 @EXAMPLES
-def test_metadata_and_protocol_are_encoded_as_read_from_sql(
+def test_metadata_and_protocol_have_the_same_encoding_in_memory_and_from_sql(
     lake: Lake, extra: dict[str, Any], table_format: Any, own: dict[str, str]
 ) -> None:
     snapshot = lake.catalog.table("t").snapshot()
@@ -145,13 +149,13 @@ def test_metadata_and_protocol_are_encoded_as_read_from_sql(
     )
 
 
-def test_file_added_again_is_encoded_as_read_from_sql(lake: Lake) -> None:
+def test_file_added_again_has_the_same_encoding_in_memory_and_from_sql(lake: Lake) -> None:
     add = AddFile(f"{next(_numbers)}.parquet", dict.fromkeys(some.PARTITIONS, "x"), 1, 1)
     lake.check(add)
     lake.check(replace(add, size=2))
 
 
-def test_value_that_sql_converts_is_encoded_from_sql(lake: Lake) -> None:
+def test_value_that_sql_changes_is_not_encoded_from_memory(lake: Lake) -> None:
     """SQL converts keys that are not strings, so the publisher must encode the values in SQL."""
     odd = CommitInfo(operation="ODD", operation_parameters={1: (2, 3)})  # type: ignore[dict-item]
     done = lake.commit(odd)

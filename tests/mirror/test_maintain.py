@@ -158,7 +158,7 @@ def without_the_hint() -> Iterator[None]:
     assert failed
 
 
-def test_next_version_writes_a_missing_hint(mirrored: Catalog) -> None:
+def test_next_published_version_writes_a_missing_hint(mirrored: Catalog) -> None:
     location = create(mirrored)
     append(mirrored)
     with without_the_hint():

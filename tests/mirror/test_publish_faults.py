@@ -29,7 +29,7 @@ def append(catalog: Catalog, name: str, table: str = "t") -> int:
     return tx.versions[table]
 
 
-def test_view_target_does_not_count_as_the_own_log(
+def test_published_views_do_not_count_as_the_published_log(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"

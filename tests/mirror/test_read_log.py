@@ -73,7 +73,7 @@ def test_state_is_the_same_with_and_without_the_checkpoint(table: CatalogTable) 
     assert alone.files.num_rows == 3
 
 
-def test_reading_many_states_equals_reading_each(table: CatalogTable) -> None:
+def test_states_read_together_equal_states_read_one_by_one(table: CatalogTable) -> None:
     storage = storage_of(table)
     together = [
         facts(state)

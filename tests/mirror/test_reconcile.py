@@ -302,7 +302,7 @@ def test_lag_is_reported_as_metric_and_alert(
         telemetry.disable()
 
 
-def test_publishing_a_span_takes_a_fixed_number_of_statements(quiet: Catalog) -> None:
+def test_publishing_many_versions_takes_a_fixed_number_of_statements(quiet: Catalog) -> None:
     """Publishing many versions must not query SQL for each of them."""
     fill(quiet, {"a": 40})
     statements: list[str] = []

@@ -182,7 +182,7 @@ def test_repair_with_force_keeps_a_copy_of_the_foreign_commit(
         assert is_verified(catalog)
 
 
-def test_repair_with_force_moves_versions_after_the_head_away(published: Catalog) -> None:
+def test_repair_with_force_moves_away_versions_after_the_head(published: Catalog) -> None:
     location = published.table("t").location
     head = commit_path(location, HEAD).read_bytes()
     for version in (HEAD + 1, HEAD + 2):

@@ -65,7 +65,7 @@ def test_dialect_decides_what_a_backslash_means(flavour: Flavour, value: str, sh
     assert condition_of(predicate).sql(dialect="duckdb") == f'"s" = {shown}'
 
 
-def test_without_flavour_a_backslash_skips_no_file() -> None:
+def test_backslash_skips_no_file_if_the_dialect_is_unknown() -> None:
     assert parse_predicate(r"s = 'a\\b'", TABLE).tree == {"op": "unknown"}
 
 
@@ -78,19 +78,19 @@ def test_condition_for_engines_has_exact_names_and_utc() -> None:
     assert [column.path for column in predicate.columns] == [("Id",), ("at",), ("place", "City")]
 
 
-def test_key_of_a_map_uses_the_map_column() -> None:
+def test_map_key_in_a_condition_reads_the_map_column() -> None:
     predicate = parse_predicate("props.k = 1", TABLE)
     assert [column.path for column in predicate.columns] == [("props",)]
     assert condition_of(predicate).sql(dialect="duckdb") == "\"props\"['k'] = 1"
 
 
-def test_condition_for_engines_has_no_query() -> None:
+def test_condition_with_a_subquery_is_rejected_for_engines() -> None:
     with pytest.raises(TxnLogSchemaError, match="contains a query"):
         condition_of(parse_predicate("id IN (SELECT 1)", TABLE))
 
 
 @pytest.mark.parametrize("text", ["id.x = 1", "place.town = 'x'", "s.length > 1"])
-def test_field_that_a_column_does_not_have_is_unknown(text: str) -> None:
+def test_condition_on_a_missing_struct_field_is_unknown(text: str) -> None:
     with pytest.raises(TxnLogSchemaError, match="No field named"):
         parse_predicate(text, TABLE)
     with pytest.raises(TxnLogSchemaError, match="No field named"):
@@ -111,7 +111,7 @@ def test_function_with_too_few_arguments_is_rejected(text: str) -> None:
         parse_predicate(text, TABLE)
 
 
-def test_parser_that_cannot_have_subclasses_is_refused() -> None:
+def test_compiled_sqlglot_is_rejected() -> None:
     with pytest.raises(UnsupportedReleaseError, match="sqlglotc") as caught:
         reject_compiled(bool)  # like the classes of sqlglotc
     assert caught.value.help == "Run: pip uninstall sqlglotc"

@@ -38,7 +38,7 @@ def test_rows_overwritten_after_a_delete_are_in_the_change_data(catalog: Catalog
     assert recorded_changes(catalog) == [("delete", 1), ("delete", 2), ("delete", 3), ("insert", 4)]
 
 
-def test_change_data_of_write_merge_and_delete_adds_up_to_the_rows(catalog: Catalog) -> None:
+def test_change_data_of_write_merge_and_delete_gives_the_resulting_rows(catalog: Catalog) -> None:
     make(catalog, pa.table({"id": [1, 2, 3], "v": [0, 0, 0]}), properties=FEED)
     with catalog.begin() as tx:
         tx.write("t", pa.table({"id": [4], "v": [0]}))

@@ -180,7 +180,9 @@ def test_clone_that_is_rolled_back_leaves_no_file(lake: Catalog, source: str) ->
     assert not lake.exists("copy")
 
 
-def test_copies_are_recorded_before_they_are_written(lake: Catalog, source: str) -> None:
+def test_intents_of_copied_files_are_recorded_before_the_copies_are_written(
+    lake: Catalog, source: str
+) -> None:
     """So that a vacuum deletes them if the process is killed, and not while it runs."""
     seen: list[int] = []
 
@@ -289,7 +291,7 @@ def test_full_vacuum_keeps_copied_deletion_vectors(lake: Catalog) -> None:
     assert Deltalake().rows(Place(lake.table("copy").location), 0) == table.states[head]
 
 
-def test_clones_of_a_table_with_written_vectors_write_their_own(lake: Catalog) -> None:
+def test_clones_of_a_table_with_deletion_vectors_write_separate_vectors(lake: Catalog) -> None:
     properties = {"delta.enableDeletionVectors": "true"}
     lake.create_table("s", ROWS.schema, properties=properties)
     with lake.begin() as tx:
@@ -390,7 +392,7 @@ def test_sql_clones_several_tables_between_begin_and_commit(lake: Catalog, sourc
     assert lake.table("b").version() == 0
 
 
-def test_delta_table_clones_the_version_it_has(lake: Catalog, source: str) -> None:
+def test_delta_table_clone_copies_the_loaded_version(lake: Catalog, source: str) -> None:
     table = deltasql.DeltaTable(lake.table(source).uri, version=0)
     copy = table.clone("copy", properties={"my": "own"})
     assert sorted(copy.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]

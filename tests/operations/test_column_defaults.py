@@ -35,7 +35,7 @@ def features(catalog: Catalog) -> tuple[str, ...]:
     return catalog.table("t").snapshot().protocol.writer_features or ()
 
 
-def test_columns_without_a_value_get_their_default(catalog: Catalog) -> None:
+def test_omitted_columns_get_their_default(catalog: Catalog) -> None:
     catalog.sql(T)
     assert "allowColumnDefaults" in features(catalog)
     catalog.sql("INSERT INTO t (id) VALUES (1)")
@@ -156,13 +156,15 @@ def test_imported_table_with_defaults_is_writable(sqlite_uri: DeltaSqlUri, tmp_p
         assert rows(catalog) == [{"id": 1, **NEW}]
 
 
-def test_other_columns_must_be_given(catalog: Catalog) -> None:
+def test_columns_without_a_default_must_be_given(catalog: Catalog) -> None:
     catalog.sql("CREATE TABLE t (id BIGINT, n INT DEFAULT 3)")
     with pytest.raises(TxnLogSchemaError, match="id"):
         deltasql.write_deltalake(catalog.table("t").uri, pa.table({"n": [1]}), mode="append")
 
 
-def test_deltalake_reads_filled_columns(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
+def test_deltalake_reads_values_filled_from_column_defaults(
+    sqlite_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
         catalog.sql(T)
         catalog.sql("INSERT INTO t (id) VALUES (1)")

@@ -91,7 +91,7 @@ def test_delete_from_append_only_table_is_rejected(catalog: Catalog) -> None:
     assert len(sorted_rows(catalog)) == 3
 
 
-def test_deletions_of_one_transaction_see_each_other(catalog: Catalog) -> None:
+def test_delete_sees_earlier_deletes_of_its_transaction(catalog: Catalog) -> None:
     make(catalog, numbers(0, 6))
     with catalog.begin() as tx:
         assert tx.delete("t", "id < 2")["num_deleted_rows"] == 2

@@ -85,7 +85,7 @@ def test_unused_features_are_dropped_with_their_properties(lake: Catalog) -> Non
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_feature_of_readers_is_dropped_and_protects_the_history(lake: Catalog) -> None:
+def test_dropping_a_reader_feature_protects_the_older_history(lake: Catalog) -> None:
     lake.create_table(
         "t", pa.schema([("id", pa.int64())]), properties={"delta.enableDeletionVectors": "true"}
     )
@@ -101,7 +101,7 @@ def test_feature_of_readers_is_dropped_and_protects_the_history(lake: Catalog) -
         lake.sql("ALTER TABLE t DROP FEATURE checkpointProtection")
 
 
-def test_preview_of_a_feature_is_dropped_unless_the_table_depends_on_it(lake: Catalog) -> None:
+def test_preview_feature_is_dropped_unless_the_table_uses_it(lake: Catalog) -> None:
     lake.sql(
         "CREATE TABLE t (id INT) TBLPROPERTIES ('delta.feature.typeWidening-preview' = 'supported',"
         " 'delta.feature.variantType-preview' = 'supported', 'delta.enableTypeWidening' = 'true')"

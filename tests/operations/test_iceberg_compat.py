@@ -182,7 +182,9 @@ def test_arrays_without_ids_in_files_prevent_version_2(lake: Catalog) -> None:
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_compatibility_is_not_enabled_if_existing_files_lack_columns(lake: Catalog) -> None:
+def test_iceberg_compatibility_is_rejected_if_existing_files_lack_partition_columns(
+    lake: Catalog,
+) -> None:
     lake.sql(f"CREATE TABLE t (id INT, p INT) PARTITIONED BY (p) TBLPROPERTIES ({NAMES})")
     lake.sql("INSERT INTO t VALUES (1, 1)")
     enable = "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true')"

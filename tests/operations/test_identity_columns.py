@@ -75,7 +75,7 @@ def test_every_way_to_insert_generates_numbers(catalog: Catalog) -> None:
     assert history.version == 6
 
 
-def test_values_of_users_are_kept_and_sync_continues_after_them(catalog: Catalog) -> None:
+def test_explicit_values_are_kept_and_sync_continues_after_them(catalog: Catalog) -> None:
     catalog.sql(BY_DEFAULT)
     catalog.sql("INSERT INTO t (id, v) VALUES (33, 'mine')")
     catalog.sql("MERGE INTO t USING (SELECT 'a' AS v, 7L AS n UNION ALL SELECT 'b', 8L) s "
@@ -93,7 +93,7 @@ def test_values_of_users_are_kept_and_sync_continues_after_them(catalog: Catalog
     assert mark(catalog) == 40
 
 
-def test_sync_before_the_start_keeps_the_start(catalog: Catalog) -> None:
+def test_sync_with_values_before_the_start_keeps_the_start(catalog: Catalog) -> None:
     catalog.sql(BY_DEFAULT)
     catalog.sql("INSERT INTO t (id, v) VALUES (-33, 'mine')")
     catalog.sql("ALTER TABLE t ALTER COLUMN id SYNC IDENTITY")
@@ -123,7 +123,7 @@ REFUSED = {
 }
 
 
-def test_values_and_definitions_that_are_not_allowed_change_nothing(catalog: Catalog) -> None:
+def test_invalid_values_and_definitions_are_rejected_without_a_change(catalog: Catalog) -> None:
     catalog.sql(ALWAYS)
     catalog.sql("INSERT INTO t (v) VALUES ('a')")
 
@@ -141,7 +141,7 @@ def test_values_and_definitions_that_are_not_allowed_change_nothing(catalog: Cat
     assert catalog.table("t").version() == 1
 
 
-def test_merge_sets_all_columns_but_the_identity_column(catalog: Catalog) -> None:
+def test_merge_with_update_and_insert_all_skips_the_identity_column(catalog: Catalog) -> None:
     catalog.sql(ALWAYS)
     catalog.sql("INSERT INTO t (v) VALUES ('a')")
     catalog.sql("MERGE INTO t USING (SELECT 'a' AS v UNION ALL SELECT 'b') s ON t.v = s.v "
@@ -169,7 +169,7 @@ def test_other_operations_keep_the_numbers(catalog: Catalog) -> None:
     assert catalog.sql("SELECT max(number) AS n FROM t").to_pylist() == [{"n": 5}]
 
 
-def test_rows_that_were_read_from_a_table_define_no_identity_column(catalog: Catalog) -> None:
+def test_table_created_from_rows_of_another_has_no_identity_column(catalog: Catalog) -> None:
     catalog.sql(ALWAYS)
     catalog.sql("INSERT INTO t (v) VALUES ('a')")
     table = deltasql.DeltaTable(catalog.table("t").uri)
@@ -183,7 +183,7 @@ def test_rows_that_were_read_from_a_table_define_no_identity_column(catalog: Cat
     assert catalog.sql("SELECT id FROM same").to_pylist() == [{"id": 2}]
 
 
-def test_published_log_has_marks_that_delta_spark_merges(
+def test_published_append_has_the_tags_and_high_water_mark_that_delta_spark_expects(
     sqlite_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with open_mirrored(sqlite_uri, tmp_path / "lake") as catalog:
@@ -200,7 +200,7 @@ def test_published_log_has_marks_that_delta_spark_merges(
         assert report.differences == []
 
 
-def test_marks_are_no_changes_of_the_schema(catalog: Catalog) -> None:
+def test_moved_high_water_marks_are_not_listed_as_schema_changes(catalog: Catalog) -> None:
     catalog.sql(ALWAYS)
     catalog.sql("INSERT INTO t (v) VALUES ('a')")
     catalog.sql("ALTER TABLE t ADD COLUMN n INT")

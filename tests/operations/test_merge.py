@@ -256,7 +256,7 @@ def test_merge_source_can_be_a_stream(catalog: Catalog) -> None:
     assert len(sorted_rows(catalog)) == 6
 
 
-def test_merges_of_one_transaction_see_each_other(catalog: Catalog) -> None:
+def test_merge_sees_earlier_merges_of_its_transaction(catalog: Catalog) -> None:
     make(catalog, TARGET)
     with catalog.begin() as tx:
         for value in (1.0, 2.0):

@@ -67,7 +67,7 @@ def test_null_structs_stay_null(lake: Catalog, operation: str) -> None:
         assert reader.to_pyarrow_table().sort_by("id").to_pylist() == ROWS
 
 
-def test_null_struct_of_an_sql_insert(lake: Catalog) -> None:
+def test_sql_insert_accepts_a_null_struct_with_not_null_fields(lake: Catalog) -> None:
     deltasql.write_deltalake(lake.uri.with_table("t").to_string(), rows(1))
     lake.sql("INSERT INTO t VALUES (2, null, null), (3, null, array(null))")
     location = lake.table("t").location
@@ -79,7 +79,7 @@ def test_null_struct_of_an_sql_insert(lake: Catalog) -> None:
     [pa.bool_(), pa.date32(), pa.decimal128(38, 2), pa.string(), pa.binary(), pa.list_(pa.int8())],
     ids=str,
 )
-def test_casts_of_null_structs(kind: pa.DataType) -> None:
+def test_cast_of_a_null_struct_gives_null(kind: pa.DataType) -> None:
     nullable = pa.struct([("a", pa.struct([("b", kind)]))])
     inner = pa.struct([pa.field("b", kind, nullable=False)])
     required = pa.struct([pa.field("a", inner, nullable=False)])

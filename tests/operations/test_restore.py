@@ -136,7 +136,7 @@ def test_missing_files_are_reported_or_ignored_and_repaired(lake: Catalog) -> No
     assert table.version() == version
 
 
-def test_change_data_of_delete_and_restore_adds_up_to_the_rows(lake: Catalog) -> None:
+def test_change_data_of_delete_and_restore_gives_the_resulting_rows(lake: Catalog) -> None:
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with lake.begin() as tx:
         tx.delete("t", "id = 20")

@@ -85,7 +85,7 @@ def test_rows_keep_their_ids_in_every_operation(lake: Catalog) -> None:
     assert lake.mirror.verify("t")[0].ok
 
 
-def test_change_data_has_no_ids_and_rows_keep_theirs(lake: Catalog) -> None:
+def test_change_data_omits_row_ids_and_changed_rows_keep_their_ids(lake: Catalog) -> None:
     create(lake)
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     lake.sql("UPDATE t SET v = 'new' WHERE id = 2")
@@ -147,7 +147,7 @@ def test_append_that_was_staged_before_enabling_is_a_conflict(lake: Catalog) -> 
         late.commit()
 
 
-def test_supported_but_not_enabled_assigns_ids_and_can_be_dropped(lake: Catalog) -> None:
+def test_row_tracking_that_is_only_supported_assigns_ids_and_can_be_dropped(lake: Catalog) -> None:
     lake.create_table("t", rows().schema, properties={"delta.feature.rowTracking": "supported"})
     with lake.begin() as tx:
         tx.write("t", rows(1, 2), mode="append")
@@ -207,7 +207,7 @@ def test_files_without_a_number_of_rows_are_refused(lake: Catalog) -> None:
     assert lake.table("t").version() == version
 
 
-def test_shallow_clone_keeps_the_ids_and_assigns_later_ones(lake: Catalog) -> None:
+def test_shallow_clone_keeps_row_ids_and_gives_new_rows_higher_ids(lake: Catalog) -> None:
     create(lake)
     lake.sql("UPDATE t SET v = 'new' WHERE id = 2")
     before = ids(lake)

@@ -57,7 +57,7 @@ def test_many_folders_are_split_into_the_requested_number_of_ranges(tmp_path: Pa
     assert sum(len([*list_range(storage, each)]) for each in ranges) == 25
 
 
-def test_new_needed_hidden_and_linked_files_are_not_unreferenced(tmp_path: Path) -> None:
+def test_new_needed_hidden_and_linked_files_are_not_listed(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "t", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "f").touch()
@@ -75,7 +75,7 @@ def test_new_needed_hidden_and_linked_files_are_not_unreferenced(tmp_path: Path)
 
 
 @pytest.mark.parametrize("log", ["../logs/inner", "../../elsewhere", "../nowhere"])
-def test_nested_table_with_a_linked_log_is_not_unreferenced(tmp_path: Path, log: str) -> None:
+def test_files_of_a_nested_table_with_a_linked_log_are_not_listed(tmp_path: Path, log: str) -> None:
     root, storage = tmp_path / "t", open_storage(str(tmp_path / "t"))
     for name in ("inner/f", "inner/p=1/f", "logs/inner/0.json", "old"):
         storage.put(name, b"1")
@@ -96,7 +96,7 @@ def test_nested_table_with_a_linked_log_is_not_unreferenced(tmp_path: Path, log:
     assert not apart.sizes
 
 
-def test_linked_log_of_the_table_is_not_unreferenced(tmp_path: Path) -> None:
+def test_files_in_a_linked_log_of_the_table_are_not_listed(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path))
     for name in ("log/0.json", "f"):
         storage.put(name, b"1")

@@ -132,7 +132,7 @@ def test_column_set_twice_is_rejected(catalog: Catalog) -> None:
         make(catalog, ROWS).update({"v": "1", "V": "2"})
 
 
-def test_updates_of_one_transaction_see_each_other(catalog: Catalog) -> None:
+def test_update_sees_earlier_updates_of_its_transaction(catalog: Catalog) -> None:
     make(catalog, ROWS)
     with catalog.begin() as tx:
         tx.update("t", {"v": "v + 1"})

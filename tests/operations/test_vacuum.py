@@ -62,7 +62,7 @@ def lake(catalog_uri: DeltaSqlUri, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-def test_vacuum_queries_publish_targets_once(lake: Catalog) -> None:
+def test_vacuum_runs_one_query_for_the_publish_targets(lake: Catalog) -> None:
     with counting() as sent:
         lake.vacuum("t", dry_run=False, **NOW)
     assert sent.counts_by_statement()["target_locations"] == 1
@@ -247,7 +247,7 @@ def test_commit_with_a_clock_ahead_does_not_expire_files(lake: Catalog) -> None:
     assert len(own_rows(lake, version=1)) == 2
 
 
-def test_full_vacuum_keeps_nested_tables_of_no_catalog(lake: Catalog) -> None:
+def test_full_vacuum_keeps_nested_tables_that_are_in_no_catalog(lake: Catalog) -> None:
     inside = Path(lake.table("t").location) / "inner"
     rows = numbers(0, 2).rename_columns(["ID", "PART", "TEXT"])
     deltalake.write_deltalake(inside, rows, partition_by=["PART"])  # sorted before `_delta_log`
@@ -270,7 +270,7 @@ def test_vacuum_deletes_change_data_with_its_version(lake: Catalog) -> None:
     assert not any(name.startswith("_change_data") for name in data_files(lake))
 
 
-def test_commits_in_the_millisecond_of_a_vacuum_expire_later(lake: Catalog) -> None:
+def test_next_vacuum_deletes_files_removed_in_the_millisecond_of_a_vacuum(lake: Catalog) -> None:
     opened(lake).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with lake.begin() as tx:
         tx.update("t", {"text": "'new'"}, predicate="id = 10")

@@ -152,7 +152,9 @@ def test_update_writes_only_the_updated_rows(catalog: Catalog, table: RawTable) 
     assert sorted_rows(catalog) == ordered(expected)
 
 
-def test_update_marks_one_file_and_rewrites_another(catalog: Catalog, table: RawTable) -> None:
+def test_update_adds_a_vector_to_one_file_and_rewrites_another(
+    catalog: Catalog, table: RawTable
+) -> None:
     before = live(catalog)
     metrics = json.loads(table.update({"v": "1"}, "id < 700 OR id = 1500"))
     assert (metrics["num_updated_rows"], metrics["num_copied_rows"]) == (701, 300)
@@ -162,7 +164,7 @@ def test_update_marks_one_file_and_rewrites_another(catalog: Catalog, table: Raw
     assert sorted_rows(catalog) == ordered(expected)
 
 
-def test_merge_marks_updated_and_deleted_rows(catalog: Catalog, table: RawTable) -> None:
+def test_merge_adds_updated_and_deleted_rows_to_vectors(catalog: Catalog, table: RawTable) -> None:
     before = live(catalog)
     source = pa.table({"id": [5, 6, 1500, 9000], "v": [1, -1, 2, 3]})
     with catalog.begin() as tx:
@@ -189,7 +191,7 @@ def test_merge_that_only_deletes_is_committed(catalog: Catalog, table: RawTable)
     assert 7 not in ids(catalog)
 
 
-def test_merge_marks_rows_that_no_source_row_matches(catalog: Catalog, table: RawTable) -> None:
+def test_merge_adds_rows_without_a_source_row_to_vectors(catalog: Catalog, table: RawTable) -> None:
     before = live(catalog)
     with catalog.begin() as tx:
         merger = tx.merge("t", table_of(1700), "target.id = source.id")
@@ -207,7 +209,7 @@ def test_random_condition_loses_no_row(catalog: Catalog, table: RawTable) -> Non
     assert any(live(catalog).values())
 
 
-def test_without_the_property_files_are_rewritten(catalog: Catalog) -> None:
+def test_delete_rewrites_files_if_the_property_is_not_set(catalog: Catalog) -> None:
     table = make(catalog, table_of())
     table.delete("id = 1")
     assert not any(live(catalog).values())
@@ -281,7 +283,9 @@ def test_other_readers_see_the_remaining_rows(catalog: Catalog, table: RawTable)
         assert sorted(ours) == sorted(zip(*theirs.to_pydict().values(), strict=True))
 
 
-def test_statements_of_one_transaction_make_one_vector(catalog: Catalog, table: RawTable) -> None:
+def test_statements_of_one_transaction_write_one_vector_per_file(
+    catalog: Catalog, table: RawTable
+) -> None:
     before = live(catalog)
     with catalog.begin() as tx:
         tx.delete("t", "id % 3 = 0 AND id < 1000")
@@ -333,7 +337,7 @@ def test_change_data_has_the_rows_that_vectors_delete(catalog: Catalog, merges: 
     assert found == {("delete", 4, 9), ("delete", 5, 0)}
 
 
-def test_feed_of_a_table_without_change_data_has_only_the_deleted_rows(
+def test_changes_of_a_table_without_change_data_list_only_the_deleted_rows(
     catalog: Catalog, table: RawTable
 ) -> None:
     table.delete("id IN (3, 1003)")
@@ -342,9 +346,7 @@ def test_feed_of_a_table_without_change_data_has_only_the_deleted_rows(
     assert {(row["_change_type"], row["id"]) for row in rows} == {("delete", 3), ("delete", 1003)}
 
 
-def test_changes_whose_vectors_were_vacuumed_are_an_error(
-    catalog: Catalog, table: RawTable
-) -> None:
+def test_changes_fail_if_a_vacuum_deleted_their_vectors(catalog: Catalog, table: RawTable) -> None:
     for condition in ("id % 3 = 0", "id % 3 = 1 AND id < 100", "id % 3 = 2 AND id < 100"):
         handle(catalog).delete(condition)
     version = handle(catalog).snapshot.version
@@ -353,7 +355,7 @@ def test_changes_whose_vectors_were_vacuumed_are_an_error(
         catalog.changes("t", version - 1).read_all()
 
 
-def test_restore_brings_back_marked_rows(catalog: Catalog, table: RawTable) -> None:
+def test_restore_brings_back_rows_deleted_by_vectors(catalog: Catalog, table: RawTable) -> None:
     version = table.snapshot.version
     table.delete("id % 3 = 0")
     handle(catalog).delete("id < 100")
@@ -365,7 +367,7 @@ def test_restore_brings_back_marked_rows(catalog: Catalog, table: RawTable) -> N
     assert ids(catalog) == list(range(2 * ROWS))
 
 
-def test_vector_file_survives_when_it_holds_other_live_vectors(
+def test_vacuum_keeps_a_vector_file_that_another_live_file_uses(
     catalog: Catalog, table: RawTable
 ) -> None:
     table.delete("id % 3 = 0")

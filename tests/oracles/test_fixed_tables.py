@@ -34,7 +34,7 @@ MANY = "readers of more tables"
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - {"many_files"}))
-def test_sql_has_the_written_rows(lake: Lake, name: str) -> None:
+def test_files_listed_by_sql_contain_the_written_rows(lake: Lake, name: str) -> None:
     for table in lake.tables(name):
         assert table.table.version() == len(table.states) - 1
         for version in checked_versions(table):

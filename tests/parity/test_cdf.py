@@ -218,7 +218,7 @@ def test_feed_schema_keeps_not_null_columns(lake: Lake) -> None:
         assert {(each["id"], each["n"]) for each in changes} == {(1, None), (2, 2)}
 
 
-def test_timestamp_offset_needs_minutes(lake: Lake) -> None:
+def test_timestamp_without_a_full_offset_is_rejected(lake: Lake) -> None:
     table = lake.make("t", sample(), configuration=FEED)
     for text in ("2023-01-01T00:00:00+08", "2023-01-01T00:00:00-08", "2023-01-01T00:00:00"):
         for call in (

@@ -80,7 +80,7 @@ def test_converted_table_can_be_changed(lake: Lake) -> None:
     assert table.count() == 4
 
 
-def test_convert_mode_decides_about_an_existing_table(lake: Lake) -> None:
+def test_convert_mode_decides_whether_an_existing_table_is_kept(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"))
     with pytest.raises(DeltaError, match="already a delta table location"):
@@ -103,7 +103,7 @@ def test_invalid_conversions_are_rejected(lake: Lake) -> None:
     assert not lake.DeltaTable.is_deltatable(lake.uri("u"))
 
 
-def test_convert_without_statistics_collects_none(lake: Lake) -> None:
+def test_convert_without_statistics_collects_no_statistics(lake: Lake) -> None:
     pq.write_table(sample(), place(lake) / "a.parquet")
     lake.convert_to_deltalake(lake.uri("t"), collect_stats=False)
     table = lake.DeltaTable(lake.uri("t"))

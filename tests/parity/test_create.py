@@ -52,7 +52,7 @@ def test_create_accepts_an_arrow_schema(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_create_mode_decides_about_an_existing_table(lake: Lake) -> None:
+def test_create_mode_decides_whether_an_existing_table_is_kept_or_replaced(lake: Lake) -> None:
     lake.make("t", sample())
     with pytest.raises(DeltaError, match="A Delta Lake table already exists at that location"):
         lake.DeltaTable.create(lake.uri("t"), TWO)

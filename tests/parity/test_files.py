@@ -128,7 +128,7 @@ def test_nan_is_not_in_statistics(lake: Lake) -> None:
     assert len(table.file_uris(file_pruning_predicate="f > 5")) in (0, 1)
 
 
-def test_properties_select_columns_with_statistics(lake: Lake) -> None:
+def test_table_properties_choose_the_columns_whose_statistics_are_collected(lake: Lake) -> None:
     first = lake.make("a", sample(), configuration={"delta.dataSkippingNumIndexedCols": "1"})
     assert [key for key in actions(first)[0] if key.startswith("min.")] == ["min.id"]
     second = lake.make("b", sample(), configuration={"delta.dataSkippingStatsColumns": "v"})
@@ -275,7 +275,7 @@ def test_patterns_and_functions_are_rejected_as_pruning_predicates(lake: Lake) -
                 select(file_pruning_predicate=predicate)
 
 
-def test_timestamp_statistics_are_formatted_like_stock(lake: Lake) -> None:
+def test_timestamp_statistics_are_formatted_like_those_of_deltalake(lake: Lake) -> None:
     day, later = datetime(2024, 1, 1), datetime(2024, 1, 2, 3, 4, 5, 600_000)
     data = pa.table(
         {

@@ -60,7 +60,7 @@ def test_custom_metadata_is_in_the_log(lake: Lake) -> None:
 
 
 @pytest.mark.two_databases
-def test_transaction_version_is_the_one_of_each_application(lake: Lake) -> None:
+def test_every_application_has_a_transaction_version_of_its_own(lake: Lake) -> None:
     first = CommitProperties(app_transactions=[Transaction("app", 3, 17)])
     table = lake.make("t", sample(), commit_properties=first)
     assert table.transaction_version("app") == 3
@@ -72,7 +72,7 @@ def test_transaction_version_is_the_one_of_each_application(lake: Lake) -> None:
     assert lake.DeltaTable(lake.uri("t"), version=0).transaction_version("app") == 3
 
 
-def test_transaction_version_is_the_last_committed_one(lake: Lake) -> None:
+def test_transaction_version_is_that_of_the_last_commit_even_if_lower(lake: Lake) -> None:
     table = lake.make("t", sample())
     for version in (5, 2):
         properties = CommitProperties(app_transactions=[Transaction("app", version)])

@@ -135,7 +135,7 @@ def test_merge_schema_adds_new_columns(lake: Lake) -> None:
     ]
 
 
-def test_merge_schema_adds_used_columns(lake: Lake) -> None:
+def test_merge_schema_adds_only_source_columns_that_a_clause_uses(lake: Lake) -> None:
     table = lake.make("t", sample())
     builder = merge(table, source(w=[1, 2, 3], x=["a", "b", "c"]), merge_schema=True)
     builder.when_not_matched_insert({"id": "s.id", "w": "s.w"}).execute()

@@ -91,7 +91,7 @@ def test_load_as_version_accepts_timestamps(lake: Lake) -> None:
     assert table.version() == 1
 
 
-def test_load_as_version_after_the_last_commit_loads_it(lake: Lake) -> None:
+def test_timestamp_after_the_last_commit_loads_the_last_version(lake: Lake) -> None:
     table = lake.make("t", sample())
     for _ in range(3):
         lake.write_deltalake(table, sample(), mode="append")

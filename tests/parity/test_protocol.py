@@ -171,7 +171,7 @@ def _set(table: Any, key: str, value: str) -> None:
 
 
 @pytest.mark.two_databases
-def test_protocol_equals_deltalakes_without_in_commit_timestamps(
+def test_protocol_without_in_commit_timestamps_equals_that_of_deltalake(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DELTASQL_TABLE__IN_COMMIT_TIMESTAMPS", "false")

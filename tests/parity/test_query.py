@@ -90,7 +90,7 @@ def test_scan_can_be_written_to_a_table(lake: Lake) -> None:
     assert rows(other) == sample().to_pylist()[1:]
 
 
-def test_table_without_deletion_vectors_lists_none(lake: Lake) -> None:
+def test_table_without_deletion_vectors_lists_no_vectors(lake: Lake) -> None:
     reader = lake.make("t", sample()).deletion_vectors()
     assert isinstance(reader, RecordBatchReader)
     found = pa.table(reader)

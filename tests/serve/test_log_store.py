@@ -136,7 +136,7 @@ def test_second_commit_at_same_version_gets_version_taken(client: Client, lake: 
     assert send(client, lake, commit_text(), NEXT + 1)
 
 
-def test_one_of_many_commits_gets_a_version(client: Client, lake: Catalog) -> None:
+def test_only_one_of_many_concurrent_commits_gets_a_version(client: Client, lake: Catalog) -> None:
     outcomes: list[bool | list[str]] = []
     barrier = threading.Barrier(6)
 
@@ -168,7 +168,7 @@ def test_unpublished_versions_are_published_on_request(client: Client, lake: Cat
     assert published_versions(table.location) == [0, 1]
 
 
-def test_commit_that_could_not_be_published_is_published_by_the_next_request(
+def test_next_request_publishes_a_commit_that_could_not_be_published(
     client: Client, lake: Catalog
 ) -> None:
     text = commit_text()
@@ -185,7 +185,7 @@ def test_commit_that_could_not_be_published_is_published_by_the_next_request(
     assert (lake.table("t").version(), published_versions(location)) == (NEXT, [0, 1, NEXT])
 
 
-def test_tables_that_the_database_does_not_decide_are_left_alone(
+def test_followed_dropped_and_unknown_tables_are_reported_as_not_registered(
     client: Client, lake: Catalog, tmp_path: Path
 ) -> None:
     followed = str(tmp_path / "followed")
@@ -199,7 +199,7 @@ def test_tables_that_the_database_does_not_decide_are_left_alone(
         assert client.call("log_publish", location=location) == {"registered": False}, location
 
 
-def test_locations_are_found_in_the_spelling_of_hadoop(
+def test_table_is_found_by_its_location_as_hadoop_spells_it(
     client: Client, lake: Catalog, tmp_path: Path
 ) -> None:
     folder = str(tmp_path / "odd 50% name")
@@ -218,7 +218,7 @@ def test_commit_after_a_foreign_commit_is_refused(client: Client, lake: Catalog)
     assert lake.table("t").version() == NEXT - 1
 
 
-def test_commits_that_deltasql_cannot_keep_are_refused_by_name(
+def test_invalid_and_unsupported_commits_are_refused_with_their_error_type(
     client: Client, lake: Catalog
 ) -> None:
     features = ["inCommitTimestamp", "futureThing", "appendOnly", "invariants"]

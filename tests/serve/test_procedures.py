@@ -58,7 +58,9 @@ def test_tables_are_named_with_and_without_catalog_and_namespace(client: Client)
         assert rows(client, "detail", table=name)[0]["numFiles"] == 2, name
 
 
-def test_maintenance_and_history(client: Client, lake: Catalog) -> None:
+def test_procedures_optimize_vacuum_restore_and_list_the_history(
+    client: Client, lake: Catalog
+) -> None:
     assert rows(client, "optimize", table="t")[0]["metrics"]["numFilesRemoved"] == 2
     assert rows(client, "vacuum", table="t", retain_hours=200, dry_run=True) == []
     rows(client, "set_properties", table="t", properties={"owner": "me"})
@@ -70,7 +72,7 @@ def test_maintenance_and_history(client: Client, lake: Catalog) -> None:
     assert lake.sql("SELECT * FROM crm.t").to_pylist() == [{"id": 1}]
 
 
-def test_folder_is_converted_and_dropped_table_is_restored(
+def test_procedures_convert_a_folder_and_undrop_a_table(
     client: Client, lake: Catalog, tmp_path: Path
 ) -> None:
     folder = tmp_path / "events" / "day=2024-05-01"
@@ -107,7 +109,7 @@ def test_clone_has_the_rows_of_a_version(client: Client, lake: Catalog) -> None:
         assert table.history()[0].info.operation == "CLONE"
 
 
-def test_wrong_calls_are_named(client: Client) -> None:
+def test_error_names_an_unknown_procedure_or_wrong_argument(client: Client) -> None:
     def check(case: tuple[str, dict[str, Any], str]) -> None:
         procedure, arguments, message = case
         with pytest.raises(ServiceError, match=message):

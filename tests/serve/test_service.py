@@ -74,7 +74,7 @@ def test_only_clients_with_the_token_are_answered(service: Service) -> None:
     assert Client(service).call("hello")["catalog"].startswith("deltasql://sqlite/")
 
 
-def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
+def test_error_names_another_protocol_version_and_an_unknown_request(client: Client) -> None:
     with pytest.raises(ServiceError) as error:
         client.lines("hello", protocol="v1")
     assert str(error.value) == (
@@ -86,7 +86,7 @@ def test_other_protocols_and_unknown_requests_are_named(client: Client) -> None:
         client.call("fly")
 
 
-def test_request_that_is_too_large_names_the_limit(service: Service) -> None:
+def test_error_for_a_too_large_request_names_the_limit(service: Service) -> None:
     limit = service.access["largest_request"]
     assert limit == 256 * 1024 * 1024
     part = bytes(1 << 20)
@@ -118,7 +118,9 @@ def test_unexpected_errors_are_logged_with_their_stack(
     assert len([each for each in caplog.records if each.name == "deltasql.serve"]) == 1
 
 
-def test_rows_are_marked_if_the_table_has_deletion_vectors(client: Client, lake: Catalog) -> None:
+def test_rows_are_deleted_by_vectors_if_the_table_enables_them(
+    client: Client, lake: Catalog
+) -> None:
     with lake.begin() as tx:
         vectors = {"delta.enableDeletionVectors": "true"}
         tx.write("v", pa.table({"id": [1, 2, 3]}), properties=vectors)
@@ -143,9 +145,7 @@ def test_rows_are_marked_if_the_table_has_deletion_vectors(client: Client, lake:
     assert metrics["num_deletion_vectors_added"] == 1
 
 
-def test_rows_are_changed_by_files_that_replace_others(
-    client: Client, table: str, lake: Catalog
-) -> None:
+def test_commit_replaces_files_to_change_rows(client: Client, table: str, lake: Catalog) -> None:
     (_, files, _) = client.lines("scan", namespace="default", name=table)
     begun = client.begin(table, command="DELETE")
     rows = {
@@ -191,7 +191,9 @@ def test_service_file_depends_on_catalog_and_user(monkeypatch: pytest.MonkeyPatc
     assert first.parent == Path("/run/user/7/deltasql")
 
 
-def test_namespaces_and_names(client: Client, lake: Catalog, table: str) -> None:
+def test_namespaces_are_created_and_dropped_and_tables_are_renamed(
+    client: Client, lake: Catalog, table: str
+) -> None:
     client.call("namespace_create", namespace="crm")
     assert client.call("namespaces") == {"namespaces": ["crm", "default"]}
     names = {"namespace": "default", "name": table}
@@ -231,7 +233,7 @@ def _unpacked(content: bytes) -> Iterator[tuple[Any, ...]]:
     return struct.iter_unpack("<q", content)
 
 
-def test_append_is_committed_once_although_its_answer_is_lost(
+def test_append_is_committed_once_although_its_response_is_lost(
     client: Client, lake: Catalog, table: str
 ) -> None:
     begun = client.begin(table)
@@ -452,7 +454,7 @@ def test_numbers_of_identity_columns_are_reserved_for_a_write(
     assert lake.sql("SELECT max(id) AS last FROM n").to_pylist() == [{"last": 41}]
 
 
-def test_service_of_another_program_ends_with_it(sqlite_uri: DeltaSqlUri) -> None:
+def test_service_ends_with_the_program_that_started_it(sqlite_uri: DeltaSqlUri) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "deltasql.serve"],
         stdin=subprocess.PIPE,

@@ -106,7 +106,7 @@ def test_batches_and_offsets_are_those_of_the_python_source(lake: Catalog, clien
     )
 
 
-def test_wrong_options_of_a_stream_are_named(lake: Catalog, client: Client) -> None:
+def test_error_names_a_wrong_option_of_a_stream(lake: Catalog, client: Client) -> None:
     append(lake, 1)
     for options, message in (
         ({"maxFiles": 1}, "the stream of t has no option 'maxFiles'"),
@@ -189,7 +189,9 @@ def test_batch_that_replaces_all_rows_replaces_the_latest_version(
     assert ids(lake) == [11]
 
 
-def test_columns_and_options_that_a_table_does_not_take_are_named(client: Client) -> None:
+def test_error_names_a_stream_column_or_option_that_the_table_does_not_accept(
+    client: Client,
+) -> None:
     def begin(field: dict[str, Any], **options: str) -> None:
         given = {"nullable": True, "metadata": {}, **field}
         schema = json.dumps({"type": "struct", "fields": [given]})

@@ -104,7 +104,7 @@ def test_statement_that_was_analysed_before_a_change_is_refused(
         call(client, "commit", **inside)
 
 
-def test_transaction_sees_all_tables_as_at_its_first_read(client: Client) -> None:
+def test_transaction_sees_all_tables_as_they_were_at_its_first_read(client: Client) -> None:
     inside = {"transaction": call(client, "begin")["transaction"]}
     assert files_of(client, T, **inside) == 1
     append(client, U, 11)
@@ -121,7 +121,7 @@ def test_commit_happens_once_although_its_response_is_lost(client: Client, lake:
     assert lake.table("t").version() == 1
 
 
-def test_transaction_of_a_service_that_ended_is_not_committed(lake: Catalog) -> None:
+def test_transaction_is_not_committed_if_its_service_has_ended(lake: Catalog) -> None:
     with Service(lake) as first:
         inside = {"transaction": call(Client(first), "begin")["transaction"]}
         append(Client(first), T, 2, **inside)
@@ -175,7 +175,9 @@ def test_conflict_ends_the_transaction(client: Client, lake: Catalog) -> None:
         call(client, "commit", **inside)
 
 
-def test_wrong_order_and_statements_that_take_effect_at_once_are_refused(client: Client) -> None:
+def test_requests_out_of_order_and_statements_that_take_effect_at_once_are_refused(
+    client: Client,
+) -> None:
     for name in ("commit", "rollback"):
         with pytest.raises(ServiceError, match=f"{name} without a transaction"):
             call(client, name)
@@ -194,7 +196,7 @@ def test_wrong_order_and_statements_that_take_effect_at_once_are_refused(client:
         call(client, "vacuum", arguments={"table": "t"}, **inside)
 
 
-def test_table_read_in_a_transaction_that_ended_is_read_again(client: Client) -> None:
+def test_table_read_in_an_ended_transaction_is_read_again(client: Client) -> None:
     inside = {"transaction": call(client, "begin")["transaction"]}
     read_in = client.call("table", **T, **inside)["read_in"]
     call(client, "rollback", **inside)
@@ -202,7 +204,9 @@ def test_table_read_in_a_transaction_that_ended_is_read_again(client: Client) ->
         client.lines("scan", **T, read_in=read_in)
 
 
-def test_table_created_in_a_transaction_is_seen_only_there(client: Client, lake: Catalog) -> None:
+def test_table_created_in_a_transaction_is_visible_only_in_it(
+    client: Client, lake: Catalog
+) -> None:
     inside = {"transaction": call(client, "begin")["transaction"]}
     schema = client.call("table", **T)["schema"]
     new = {"namespace": "default", "name": "new"}

@@ -255,7 +255,9 @@ def test_new_head_refreshes_the_cache_entry(catalog: Catalog, table: str) -> Non
     assert [version for _, version in cached_versions(catalog.cache)] == [4]
 
 
-def test_cached_files_serve_partial_listings(catalog: Catalog, table: str) -> None:
+def test_listing_from_the_cached_files_equals_a_listing_from_the_database(
+    catalog: Catalog, table: str
+) -> None:
     snapshot = catalog.table(table).snapshot()
     cold = fresh(catalog)
     brief, to_read = cold.file_paths(), cold.files_to_read()

@@ -85,7 +85,7 @@ def test_failed_create_as_select_leaves_no_table(lake: Catalog, sql: Any, tmp_pa
     assert not list((tmp_path / "lake").rglob("*.parquet"))
 
 
-def test_overwrites_truncate_and_delete_of_partitions(lake: Catalog, sql: Any) -> None:
+def test_partitions_are_overwritten_truncated_and_deleted(lake: Catalog, sql: Any) -> None:
     sql("CREATE TABLE lake.default.t (p STRING, id INT) PARTITIONED BY (p)")
     sql("INSERT INTO lake.default.t VALUES ('a', 1), ('b', 2), ('é/ü', 3)")
     sql("INSERT OVERWRITE lake.default.t PARTITION (p = 'a') VALUES (10)")
@@ -140,7 +140,7 @@ def test_save_as_table_without_a_catalog_uses_the_current_catalog(
     assert not spark.catalog.tableExists("spark_catalog.default.t")
 
 
-def test_namespaces_rename_and_drop(lake: Catalog, sql: Any) -> None:
+def test_namespaces_and_tables_are_created_renamed_and_dropped(lake: Catalog, sql: Any) -> None:
     sql("CREATE NAMESPACE lake.crm")
     sql("CREATE TABLE lake.crm.t (id INT) COMMENT 'all' TBLPROPERTIES ('owner.team' = 'x')")
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
@@ -192,7 +192,7 @@ def test_catalog_reads_the_rows_of_each_version(
 
 @pytest.mark.everything(BEYOND)
 @pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
-def test_catalog_copies_rows_without_a_change(
+def test_create_table_as_select_copies_rows_unchanged(
     spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]
 ) -> None:
     for written in make(lake):
@@ -254,7 +254,7 @@ def test_writes_do_not_depend_on_settings_of_the_session(
     assert "2024-05-01T00:00:00" in file["stats"]
 
 
-def test_dead_service_is_named(sql: Any, service: Service) -> None:
+def test_error_names_a_service_that_has_stopped(sql: Any, service: Service) -> None:
     sql("CREATE TABLE lake.default.t (id INT)")
     service.stop()
     with pytest.raises(
@@ -263,7 +263,7 @@ def test_dead_service_is_named(sql: Any, service: Service) -> None:
         sql("SELECT * FROM lake.default.t")
 
 
-def test_service_that_was_started_again_is_found(
+def test_statement_finds_a_restarted_service(
     lake: Catalog, service: Service, sql: Any, tmp_path: Path
 ) -> None:
     sql("CREATE TABLE lake.default.t (id INT)")
@@ -276,7 +276,7 @@ def test_service_that_was_started_again_is_found(
     assert mirrored(lake, "t") == [{"id": 1}, {"id": 1}]
 
 
-def test_request_that_is_too_large_names_the_limit(
+def test_error_for_a_too_large_request_names_the_limit(
     spark: SparkSession, service: Service, tmp_path: Path
 ) -> None:
     limit = {**service.access, "largest_request": 1000}
@@ -306,7 +306,7 @@ def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog)
         spark.sql(f"SELECT * FROM {name}.default.t")
 
 
-def test_wrong_options_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_names_a_wrong_option_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
     write_service_file(tmp_path / "other.json", {"protocol": 1})
     address = "http://127.0.0.1:1"
     for file, content in (("older", {"protocol": 1}), ("newer", {"protocol": 9, "release": "9.1"})):

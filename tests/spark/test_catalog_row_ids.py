@@ -197,7 +197,9 @@ def test_rows_of_a_file_without_a_commit_version_have_none(
     assert by_id([tuple(row) for row in frame.collect()]) == expected
 
 
-def test_column_of_that_name_hides_nothing(lake: Catalog, sql: Callable[[str], list[Any]]) -> None:
+def test_user_column_named_metadata_does_not_hide_the_row_ids(
+    lake: Catalog, sql: Callable[[str], list[Any]]
+) -> None:
     lake.sql(
         "CREATE TABLE t (id INT, _metadata STRING) "
         "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"

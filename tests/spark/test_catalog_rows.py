@@ -130,7 +130,9 @@ def test_statements_change_rows_like_the_same_sql_in_python(lake: Catalog, both:
     both(MERGE)
 
 
-def test_change_data_and_moved_rows_of_partitions(lake: Catalog, both: Any) -> None:
+def test_update_of_a_partition_column_moves_rows_and_writes_change_data(
+    lake: Catalog, both: Any
+) -> None:
     create_pair(lake, partitioned=True, feed=True)
     both("UPDATE {t} SET p = IF(id % 2 = 0, NULL, concat('q', p)), x = -x WHERE id % 5 = 1")
     assert feed(lake, "t") == feed(lake, "o")
@@ -149,7 +151,7 @@ MARKING = (
 )
 
 
-def test_rows_are_marked_in_tables_with_deletion_vectors(
+def test_rows_are_deleted_by_vectors_if_the_table_enables_them(
     lake: Catalog, both: Any, sql: Any
 ) -> None:
     create_pair(lake, vectors=True)
@@ -168,7 +170,9 @@ def test_rows_are_marked_in_tables_with_deletion_vectors(
 
 @pytest.mark.everything(MORE)
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_change_data_of_rows_deleted_by_vectors(lake: Catalog, sql: Any, partitioned: bool) -> None:
+def test_change_data_has_the_rows_that_vectors_delete(
+    lake: Catalog, sql: Any, partitioned: bool
+) -> None:
     """In small files, Python rewrites rows that Spark marks, so only rows and changes are equal."""
     create_pair(lake, partitioned=partitioned, feed=True, vectors=True)
     for statement in (*MARKING, MERGE):
@@ -241,7 +245,7 @@ def test_merge_that_only_inserts_is_recorded_as_a_merge(lake: Catalog, both: Any
 
 
 @pytest.mark.everything(MORE)
-def test_subqueries_in_conditions(lake: Catalog, sql: Any) -> None:
+def test_conditions_can_contain_subqueries(lake: Catalog, sql: Any) -> None:
     create_pair(lake)
     sql("DELETE FROM lake.default.t WHERE id IN (SELECT id FROM lake.default.s WHERE x < 0)")
     ids = {row["id"] for row in mirrored(lake, "s") if row["x"] < 0}
@@ -255,7 +259,9 @@ def test_subqueries_in_conditions(lake: Catalog, sql: Any) -> None:
 
 
 @pytest.mark.everything(MORE)
-def test_several_matches_delete_a_row_once_and_cannot_update_it(lake: Catalog, sql: Any) -> None:
+def test_merge_with_several_matches_deletes_a_row_once_and_rejects_an_update(
+    lake: Catalog, sql: Any
+) -> None:
     create_pair(lake)
     twice = "(SELECT * FROM lake.default.s UNION ALL SELECT * FROM lake.default.s) AS s"
     on = f"MERGE INTO lake.default.t AS t USING {twice} ON t.id = s.id WHEN MATCHED THEN"
@@ -315,7 +321,9 @@ def test_null_in_a_not_null_column_is_refused(lake: Catalog, sql: Any) -> None:
 
 
 @pytest.mark.everything(MORE)
-def test_new_rows_keep_the_rules_of_the_table(lake: Catalog, both: Any, sql: Any) -> None:
+def test_new_rows_are_checked_against_constraints_and_generated_columns(
+    lake: Catalog, both: Any, sql: Any
+) -> None:
     twice = deltalake.Field("x2", "long", metadata={"delta.generationExpression": "x * 2"})
     columns = [deltalake.Field("id", "long"), deltalake.Field("x", "long"), twice]
     for name in ("t", "o"):

@@ -52,7 +52,7 @@ def remove_files(lake: Catalog, tmp_path: Path, partition: str = "") -> None:
         path.unlink()
 
 
-def test_statistics_answer_count_min_and_max(
+def test_count_min_and_max_are_computed_from_statistics(
     lake: Catalog, table: str, sql: Any, tmp_path: Path
 ) -> None:
     remove_files(lake, tmp_path)
@@ -65,7 +65,7 @@ def test_statistics_answer_count_min_and_max(
     assert sql(grouped) == [(None, 1, 4), ("x", 1, 1), ("y", 2, 2)]
 
 
-def test_statistics_do_not_answer_what_is_not_exact(
+def test_aggregates_that_statistics_do_not_give_exactly_read_the_files(
     lake: Catalog, table: str, sql: Any, tmp_path: Path
 ) -> None:
     queries = {

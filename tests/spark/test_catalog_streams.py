@@ -111,7 +111,7 @@ def test_schema_change_stops_a_stream_until_it_is_loaded_again(
     assert mirrored(lake, "copy")[-1] == {"id": 3, "part": 1, "more": "x"}
 
 
-def test_wrong_option_of_a_stream_is_named(
+def test_error_names_a_wrong_option_of_a_stream(
     spark: SparkSession, lake: Catalog, name: str, tmp_path: Path
 ) -> None:
     append(lake, 1)

@@ -32,7 +32,7 @@ def generated(name: str, kind: str, expression: str, **more: Any) -> Field:
     return Field(name, kind, metadata={"delta.generationExpression": expression}, **more)
 
 
-def test_broken_constraint_is_the_error_of_the_python_verb(lake: Catalog, sql: Any) -> None:
+def test_violated_constraint_raises_the_same_error_as_in_python(lake: Catalog, sql: Any) -> None:
     sql("CREATE TABLE lake.default.t (id INT, name STRING)")
     with lake.begin() as tx:
         tx.add_constraint("t", {"positive": "id > 0", "named": "name <> 'zz'"})
@@ -136,7 +136,7 @@ def test_tables_are_created_and_altered_with_rules(lake: Catalog, sql: Any) -> N
 
 
 @pytest.mark.everything(MORE)
-def test_rules_hold_in_overwrites_and_new_tables(lake: Catalog, name: str, sql: Any) -> None:
+def test_overwrites_and_new_tables_check_constraints(lake: Catalog, name: str, sql: Any) -> None:
     sql(
         "CREATE TABLE lake.default.t (id INT, p STRING) PARTITIONED BY (p) "
         "TBLPROPERTIES ('delta.constraints.positive' = 'id BETWEEN 1 AND 9')"

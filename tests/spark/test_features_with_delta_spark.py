@@ -26,7 +26,9 @@ def table(spark: SparkSession, lake: Catalog) -> Alternation:
     return Alternation(spark, lake)
 
 
-def test_both_widen_columns_and_read_each_others_files(table: Alternation) -> None:
+def test_deltasql_and_delta_spark_widen_columns_and_read_each_others_files(
+    table: Alternation,
+) -> None:
     widened(table.lake)
     assert len(table.rows()) == 2
     table.theirs(
@@ -79,7 +81,9 @@ MERGE = (
 )
 
 
-def test_row_ids_stay_the_same_whoever_writes(table: Alternation) -> None:
+def test_row_ids_stay_the_same_when_deltasql_and_delta_spark_write_in_turn(
+    table: Alternation,
+) -> None:
     table.ours(
         "CREATE TABLE t (id BIGINT, v STRING) TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
         "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",

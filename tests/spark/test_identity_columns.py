@@ -143,7 +143,9 @@ def test_imported_table_with_identity_columns_is_writable(
     assert min(numbers) == 10
 
 
-def test_builder_and_verbs_of_delta_table(spark: SparkSession, lake: Catalog) -> None:
+def test_delta_table_api_creates_and_fills_identity_columns(
+    spark: SparkSession, lake: Catalog
+) -> None:
     set_catalog(spark, lake)
     table = (
         DeltaTable.create(spark)
@@ -163,7 +165,7 @@ def test_builder_and_verbs_of_delta_table(spark: SparkSession, lake: Catalog) ->
         table.update(set={"id": "7"})
 
 
-def test_writers_that_cannot_generate_numbers_name_the_feature(
+def test_writer_that_cannot_generate_numbers_fails_and_names_the_feature(
     spark: SparkSession, lake: Catalog
 ) -> None:
     lake.sql(f"CREATE TABLE t {T.format('ALWAYS', 1, 1)}")

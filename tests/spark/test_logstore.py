@@ -112,7 +112,7 @@ def test_delta_spark_and_python_commit_in_a_race(
     assert_published(lake)
 
 
-def test_listing_publishes_what_a_crash_left_unpublished(
+def test_listing_publishes_commits_that_a_crash_left_unpublished(
     spark: SparkSession, lake: Catalog, path: str
 ) -> None:
     with lake.begin() as tx:
@@ -142,7 +142,7 @@ def test_lost_response_commits_once(
 
 
 @pytest.mark.everything(MORE)
-def test_unregistered_and_followed_tables_behave_as_before(
+def test_log_store_does_not_change_writes_to_unregistered_and_followed_tables(
     spark: SparkSession, lake: Catalog, bridge: Service, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "free")
@@ -234,7 +234,7 @@ def test_streaming_sink_of_delta_spark_continues_after_a_restart(
 
 
 @pytest.mark.everything(MORE)
-def test_checkpoints_of_delta_spark_and_a_log_without_old_files(
+def test_delta_spark_writes_checkpoints_and_continues_after_a_log_cleanup(
     spark: SparkSession, lake: Catalog, path: str
 ) -> None:
     """Checkpoints and the log clean-up of delta-spark do not use the LogStore."""
@@ -315,7 +315,7 @@ def test_service_that_the_log_store_started_is_started_again(
 
 
 @pytest.mark.everything(MORE)
-def test_service_that_was_started_again_elsewhere_is_found(
+def test_log_store_finds_a_service_restarted_at_another_address(
     spark: SparkSession, lake: Catalog, bridge: Service, path: str, tmp_path: Path
 ) -> None:
     append(spark, path, 4)
@@ -328,7 +328,7 @@ def test_service_that_was_started_again_elsewhere_is_found(
 
 
 @pytest.mark.everything(MORE)
-def test_missing_option_and_password_are_named(
+def test_error_names_a_missing_option_or_a_password_in_the_uri(
     spark: SparkSession, bridge: Service, tmp_path: Path
 ) -> None:
     spark.conf.unset(SERVICE)

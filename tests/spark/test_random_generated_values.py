@@ -87,7 +87,7 @@ def statement(rng: random.Random, model: Model, fresh: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_numbers_and_defaults_are_right_whoever_writes(
+def test_numbers_and_defaults_are_right_when_deltasql_and_delta_spark_write_in_turn(
     spark: SparkSession, lake: Catalog, sql: Callable[[str], list[Any]], seed: int
 ) -> None:
     rng, table = random.Random(seed), Alternation(spark, lake)

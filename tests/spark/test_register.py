@@ -96,7 +96,7 @@ def test_statements_that_would_not_change_the_catalog_are_rejected(
 
 @pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite", "ignore"])
-def test_save_as_table_with_the_format_creates_no_table_beside_delta_spark(
+def test_save_as_table_with_the_format_creates_no_table_if_delta_spark_is_configured(
     spark: SparkSession, lake: Catalog, mode: str
 ) -> None:
     lake.create_table("j_kept", pa.schema([("id", pa.int64())]))
@@ -257,7 +257,9 @@ def test_local_workers_run_with_the_python_of_the_driver(sqlite_uri: Any, tmp_pa
     assert answer.stdout.split()[-4:] == ["3", "1", "[]", "True"], answer.stderr[-3000:]
 
 
-def test_other_python_of_workers_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_with_another_python_are_logged_as_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.WARNING, "deltasql.spark.register"):
         _warn_of_other_python(sys.executable)
         assert caplog.text == ""

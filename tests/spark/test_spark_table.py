@@ -295,7 +295,7 @@ def test_manifest_protocol_and_feature_methods_change_the_table(
     assert (row["minReaderVersion"], row["minWriterVersion"]) == (1, 7)
 
 
-def test_adding_a_feature_that_the_versions_include_keeps_the_protocol(
+def test_adding_a_feature_that_the_protocol_versions_include_keeps_the_protocol(
     spark: SparkSession, lake: Catalog
 ) -> None:
     lake.create_table("older", pa.schema([("id", pa.int64())]), properties=NUMBERED)

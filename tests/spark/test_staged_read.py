@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 
-def test_a_transaction_reads_its_own_changes_and_one_snapshot(
+def test_transaction_reads_its_own_changes_and_one_snapshot(
     spark: SparkSession, sqlite_uri: DeltaSqlUri
 ) -> None:
     def ids(predicate: object = None) -> list[int]:

@@ -77,7 +77,7 @@ def typed(table: Alternation) -> list[bool]:
 
 
 @pytest.mark.parametrize("shredded", [False, True])
-def test_variants_stay_the_same_whoever_writes(
+def test_variants_stay_the_same_when_all_writers_change_them_in_turn(
     table: Alternation, sql: Callable[[str], list[Any]], shredded: bool
 ) -> None:
     table.ours(CREATE)

@@ -96,7 +96,9 @@ def test_statements_that_take_effect_at_once_are_refused_in_a_transaction(
     assert catalog.exists("t")
 
 
-def test_session_that_ends_rolls_back(session: deltasql.SqlSession, catalog: Catalog) -> None:
+def test_end_of_a_session_rolls_its_transaction_back(
+    session: deltasql.SqlSession, catalog: Catalog
+) -> None:
     with session:
         session.sql("BEGIN")
         session.sql(TWO)

@@ -168,7 +168,7 @@ def test_same_statements_give_the_same_rows_as_delta_spark(
         spark.sql("DROP TABLE IF EXISTS checked")
 
 
-def test_unknown_table_is_an_error_of_both_kinds(
+def test_error_for_an_unknown_table_is_an_analysis_exception_of_spark(
     sql: Callable[..., list[dict[str, Any]]],
 ) -> None:
     from pyspark.errors import AnalysisException

@@ -158,7 +158,7 @@ def test_hidden_files_are_deleted_only_in_engine_folders(root: Path) -> None:
     assert delete_data(storage, [*wanted, "_hidden/part.parquet"], deletable) == wanted[:2]
 
 
-def test_log_behind_a_symbolic_link_is_not_deleted(tmp_path: Path) -> None:
+def test_log_files_reached_through_a_symbolic_link_are_not_deleted(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path / "t"))
     for name in ("log/0.json", "f"):
         storage.put(name, b"1")

@@ -40,7 +40,7 @@ def test_package_is_imported_and_commits_without_unix_modules(tmp_path: Path) ->
     assert run.stdout == "{'t': 1} [0, 1]\n"
 
 
-def test_no_module_but_one_names_what_only_unix_has() -> None:
+def test_only_the_platform_module_uses_unix_functions() -> None:
     """`deltasql.storage.platform` replaces them elsewhere."""
     package = Path(__file__).parents[2] / "python" / "deltasql"
     names = ("fcntl", "os.register_at_fork", "os.pread", "os.pwrite", "os.uname", "os.O_CLOEXEC")

@@ -112,7 +112,7 @@ def test_every_version_of_a_0_1_0_catalog_is_unchanged_after_the_upgrade(
         assert all(report.ok for report in catalog.mirror.verify(versions="all", data=True))
 
 
-def test_versions_that_0_1_0_did_not_publish_are_published_after_the_upgrade(
+def test_versions_left_unpublished_by_0_1_0_are_published_after_the_upgrade(
     old_python: Path, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with running(old_python, catalog_uri, tmp_path) as old:
@@ -186,7 +186,7 @@ def test_running_0_1_0_process_publishes_commits_of_this_release(
 
 
 @RUNNING
-def test_upgrade_during_commits_of_0_1_0_loses_none(
+def test_upgrade_during_commits_of_0_1_0_loses_no_commit(
     old_python: Path, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with running(old_python, catalog_uri, tmp_path) as old:
@@ -210,7 +210,7 @@ def test_upgrade_during_commits_of_0_1_0_loses_none(
 
 
 @RUNNING
-def test_tables_that_a_running_0_1_0_process_creates_are_reported_and_recorded(
+def test_doctor_reports_tables_of_a_running_0_1_0_process_until_they_are_recorded(
     old_python: Path, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     with running(old_python, catalog_uri, tmp_path) as old:
@@ -267,7 +267,7 @@ def test_0_1_0_refuses_to_open_an_upgraded_catalog(
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "duckdb"])
-def test_backup_and_rebuild_lead_back_to_0_1_0(
+def test_backup_and_rebuild_return_a_catalog_to_0_1_0(
     old_python: Path, catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     database, copy = Path(catalog_uri.database), tmp_path / "backup"

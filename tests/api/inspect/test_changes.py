@@ -169,7 +169,7 @@ def test_mirror_versions_lists_failed_versions_first(mirrored: Catalog, tmp_path
     assert inspect.mirror_versions("sales", only="FAILED").items == ()
 
 
-def test_advice_estimates_optimize_and_vacuum(catalog: Catalog) -> None:
+def test_advice_predicts_the_files_that_optimize_and_vacuum_change(catalog: Catalog) -> None:
     for _ in range(12):
         write(catalog, ROWS)
     found = catalog.inspect.advice("sales")

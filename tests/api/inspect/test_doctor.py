@@ -250,7 +250,7 @@ class _ForbiddenStore(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_unreachable_object_store_is_tried_once(sqlite_uri: DeltaSqlUri) -> None:
+def test_doctor_tries_an_unreachable_object_store_only_once(sqlite_uri: DeltaSqlUri) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _ForbiddenStore) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         options = {

@@ -74,7 +74,7 @@ def test_files_are_paged_in_every_order(
 
 @pytest.mark.parametrize("order", ["added", "size", "path"])
 @pytest.mark.parametrize("descending", [False, True])
-def test_few_matching_files_of_many_are_listed_once_in_order(
+def test_few_matching_files_among_many_are_each_listed_once_and_in_order(
     sales: Catalog, order: str, descending: bool
 ) -> None:
     # Close together at one end, where the next page is near, and far apart at the other.

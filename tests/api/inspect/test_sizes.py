@@ -33,7 +33,7 @@ def test_table_summary_has_sizes_and_publishing_state(sales: Catalog) -> None:
     assert found.committed_at == sales.table("sales").snapshot().committed_at
 
 
-def test_row_count_is_unknown_if_a_file_has_none(sales: Catalog) -> None:
+def test_row_count_of_a_table_is_unknown_if_a_file_has_no_row_count(sales: Catalog) -> None:
     commit(sales, add("e", "wed", 1, None))
     assert sales.inspect.table("sales").rows is None
     assert sales.inspect.stats("sales").rows is None
@@ -53,7 +53,7 @@ def test_totals_include_files_added_and_removed_since(sales: Catalog) -> None:
     assert (fresh.num_files, fresh.size_bytes) == (found.files, found.bytes)
 
 
-def test_overview_leaves_out_a_table_that_is_deleted_while_it_is_read(
+def test_totals_omit_a_table_that_is_deleted_during_the_read(
     sales: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deltasql.api.inspect.totals._FEW_FILES", 0)
@@ -65,7 +65,7 @@ def test_overview_leaves_out_a_table_that_is_deleted_while_it_is_read(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_updated_totals_equal_a_full_sum(sales: Catalog, seed: int) -> None:
+def test_totals_updated_by_each_commit_equal_a_full_sum(sales: Catalog, seed: int) -> None:
     chosen = random.Random(seed)
     live = {"day=mon/a.parquet": "mon", "day=mon/b.parquet": "mon", "day=tue/c.parquet": "tue"}
     for step in range(8):
@@ -170,7 +170,7 @@ def test_growth_counts_inserted_rows_without_copied_ones(catalog: Catalog) -> No
     assert catalog.inspect.recent(limit=10)[0].to_dict()["rows"]["inserted"] == 0
 
 
-def test_growth_has_removed_files_and_earlier_sizes(sales: Catalog) -> None:
+def test_growth_counts_removed_files_and_bytes(sales: Catalog) -> None:
     commit(sales, RemoveFile("day=tue/c.parquet", 1, True, partition_values={"day": "tue"}))
     found = sales.inspect.stats("sales", days=2)
     assert sum(each.files_removed for each in found.growth) == 1
@@ -186,7 +186,7 @@ def test_an_empty_table_has_stats(catalog: Catalog) -> None:
     assert catalog.inspect.files("empty").items == ()
 
 
-def test_rows_deleted_by_vectors_do_not_count(sales: Catalog) -> None:
+def test_row_counts_exclude_rows_deleted_by_deletion_vectors(sales: Catalog) -> None:
     vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4)
     old = RemoveFile("day=mon/b.parquet", 1, True, partition_values={"day": "mon"})
     commit(sales, old, add("b", "mon", 2_000_000, 20, deletion_vector=vector))
@@ -204,7 +204,7 @@ def test_rows_deleted_by_vectors_do_not_count(sales: Catalog) -> None:
     assert [each.rows for each in diff.added_files] == [14]
 
 
-def test_files_ever_includes_removed_files(sales: Catalog) -> None:
+def test_files_ever_counts_removed_files_too(sales: Catalog) -> None:
     gone = RemoveFile("day=mon/a.parquet", 1, True, partition_values={"day": "mon"}, size=100)
     commit(sales, gone)
     found = sales.inspect.table("sales")
