@@ -26,7 +26,7 @@ def enabled(key: str, note: str = "") -> Feature:
 
 
 VARIANTS = f"{PLAIN}, x VARIANT"
-COPIED = "Variants are computed on Spark; the embedded engine copies them."
+COPIED = "Only Spark can use variants in expressions; the embedded engine copies them."
 SHREDDED = "Shredded variants are read; new files have variants that are not shredded."
 NAMES = "'delta.columnMapping.mode' = 'name'"
 SUPPORTED: dict[str, Feature] = {
