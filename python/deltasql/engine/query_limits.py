@@ -1,4 +1,4 @@
-"""Limits of a query of a user, and a way to cancel it."""
+"""Limits for a user's query, and a way to cancel the query."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def vectors_in_file(
 ) -> tuple[list[DeletionVector], bytes]:
     """Return vectors that are stored in one file, and the content of the file.
 
-    The name of the file follows from `identity`: `vector_file` returns it.
+    The name of the file is derived from `identity`. For any of the vectors, `vector_file` returns
+    the name.
     """
     data, name = bytearray(_FORMAT), named_vector(identity)
     vectors = []

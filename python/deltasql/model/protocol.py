@@ -340,9 +340,9 @@ def check_writable(
 ) -> None:
     """Raise UnsupportedFeatureError if deltasql cannot write tables with this protocol.
 
-    A protocol version implies features that the table may not use. If a schema is given, only the
-    features that the table uses count: a table with writer version 6 but without identity columns
-    is writable. The same applies to some features in `writerFeatures` (`_IDLE_UNTIL_USED`).
+    A protocol version implies features that the table may not use. If a schema is given, an implied
+    feature counts only if the table uses it. The same applies to the features `_IDLE_UNTIL_USED` in
+    `writerFeatures`.
     """
     check_readable(protocol)
     demanded = writer_features(protocol)

@@ -70,7 +70,7 @@ def files_to_mark(stage: TableStage, files: pa.Table, changed: Sequence[int]) ->
 def mark_deleted(
     stage: TableStage, files: pa.Table, deleted: Mapping[int, RowSet]
 ) -> dict[str, int]:
-    """Stage vectors with which rows of listed files are deleted, and return metrics.
+    """Stage deletion vectors that delete rows of listed files, and return metrics.
 
     `deleted` has the rows by the index of the file. Rows that are already deleted stay deleted.
     """

@@ -92,7 +92,7 @@ def _restore(
         missing = missing_files(stage.location, restored, stage.config.storage)
         if missing:
             raise TxnLogError(
-                # deltalake's message, which existing code matches.
+                # This is deltalake's message, for which existing code may look.
                 f"Find missing file {missing[0]} when restore.",
                 prefix=GENERIC_ERROR,
                 help=f"That version lacks {many(len(missing), 'file')}, "

@@ -133,7 +133,10 @@ def checked_rows(stage: TableStage, rows: Relation) -> Relation:
 def write_new_rows(
     stage: TableStage, rows: Relation, options: WriteOptions | None
 ) -> list[AddFile]:
-    """Write inserted rows; also write them as change data if the commit already has some."""
+    """Write inserted rows.
+
+    If the commit already has change data, also write the rows as change data.
+    """
     final = checked_rows(stage, rows)
     query = select(*_stored_columns(stage), source="r")
     added = stage.engine.write(

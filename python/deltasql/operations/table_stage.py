@@ -301,7 +301,7 @@ class TableStage:
         *,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set the operation of the commit; if a commit has several, only the last is recorded."""
+        """Set the operation of the commit. If it has several operations, the last is recorded."""
         info = self.staged.info
         self.staged.info = replace(
             info,

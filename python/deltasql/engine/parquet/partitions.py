@@ -74,7 +74,10 @@ def partition_text(value: Any) -> str | None:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Return values as strings for the log; as in deltalake, 32-bit floats are not widened."""
+    """Return values as strings for the log.
+
+    As in deltalake, a 32-bit float has only its own digits, not those of the nearest double.
+    """
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         return _nanosecond_texts(column)
     if not pa.types.is_floating(column.type):
@@ -97,7 +100,7 @@ def _float_text(text: str | None) -> str | None:
     if text == "nan":
         return "NaN"
     digits = format(Decimal(text), "f").removesuffix(".0")
-    # Keep the exponent of a number with too many digits: a folder name has a maximum length.
+    # Write a number with too many digits with an exponent: folder names have a maximum length.
     return digits if len(digits) <= _MOST_DIGITS else text
 
 
@@ -126,8 +129,8 @@ def _codes(table: pa.Table, columns: Sequence[str]) -> pa.Array | None:
 
 def _is_one(column: pa.ChunkedArray) -> bool:
     """Return whether all values are known to be the same; faster than Arrow for a few values."""
-    # Only strings and integers: other types have different values that are equal in Python, such
-    # as 0.0 and -0.0, or the decimals 1.0 and 1.00.
+    # Compare only strings and integers in Python: other types have different values that are equal
+    # in Python, such as 0.0 and -0.0, or the decimals 1.0 and 1.00.
     is_plain = pa.types.is_string(column.type) or pa.types.is_integer(column.type)
     return is_plain and len(set(column.to_pylist())) == 1
 

@@ -431,7 +431,7 @@ def logged_path(name: str) -> str:
 
 
 def escape_name(name: str) -> str:
-    """Return the name of a partition column as folder names contain it."""
+    """Return the name of a partition column, escaped for use in a folder name."""
     # Do not escape letters of any language: some readers search the path for the column name.
     return "".join(letter if letter.isalnum() else quote(letter, safe="-_.~") for letter in name)
 

@@ -380,7 +380,7 @@ def _read_into_memory(reader: pa.RecordBatchReader) -> pa.Table:
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the Arrow schema of Delta; in Spark's own, timestamps have the session's time zone."""
+    """Return the Arrow schema for Delta: in Spark's, timestamps have the session's time zone."""
     return schema_to_arrow(schema_from_any(frame.schema))
 
 

@@ -74,6 +74,6 @@ def _range_of(value: str, bounds: str, bits: int) -> str:
     'aggregate(array(2, 1), 0, (r, s) -> CASE WHEN v > b[r + s - 1] THEN r + s ELSE r END)'
     """
     steps = ", ".join(str(2**bit) for bit in reversed(range(min(bits, _MOST_BITS))))
-    # Not a nested CASE of all comparisons, which would exceed the size limit of a JVM method.
+    # Do not nest all comparisons in one CASE: it would exceed the size limit of a JVM method.
     step = f"CASE WHEN {value} > {bounds}[r + s - 1] THEN r + s ELSE r END"
     return f"aggregate(array({steps}), 0, (r, s) -> {step})"

@@ -94,7 +94,7 @@ def spark_paths(spark: SparkSession, addresses: Sequence[str]) -> list[str]:
     """Return paths or URLs with the URL schemes that Spark uses."""
     s3 = "s3"
     if any(address.startswith("s3://") for address in addresses):
-        # Hadoop's own S3 client is registered for s3a.
+        # Use s3a, the scheme of Hadoop's own S3 client, if the session has no client for s3.
         s3 = "s3a" if spark.conf.get("spark.hadoop.fs.s3.impl", None) is None else "s3"
     return [
         f"file://{address}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUERY_SETTINGS = {
-    # With ANSI mode, a value that overflows is an error; without, it would become null.
+    # With ANSI mode, a value that overflows is an error. Without ANSI mode, it would become null.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "false",

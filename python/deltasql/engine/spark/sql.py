@@ -46,7 +46,7 @@ def spark_query(
         _cast_by_name(tree, relations, type_of)
     for window in list(tree.find_all(exp.Window)):
         if _is_unordered_row_number(window):
-            # For this window, Spark would send all rows to one task.
+            # Replace ROW_NUMBER() OVER (), for which Spark would send all rows to one task.
             window.replace(exp.Anonymous(this="monotonically_increasing_id"))
     _broadcast_small(tree, small)
     for table in list(tree.find_all(exp.Table)):

@@ -59,7 +59,7 @@ def map_in_arrow(frame: DataFrame, function: Batches, schema: str) -> DataFrame:
     from pyspark.sql.pandas.functions import pandas_udf
     from pyspark.util import PythonEvalType
 
-    # The same steps as in `DataFrame.mapInArrow`, with another Python in the function.
+    # Do the same as `DataFrame.mapInArrow`, but set the path of another Python in the function.
     kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     made: Any = pandas_udf(function, returnType=schema, functionType=kind)._unwrapped  # type: ignore[call-overload]
     context: Any = spark.sparkContext

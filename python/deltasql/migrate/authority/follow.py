@@ -122,7 +122,7 @@ def refresh(
 
 
 def table_at(store: Store, location: str) -> TableRow | None:
-    """Return the live table at a location, in any spelling of the location; None if none."""
+    """Return the live table at a location, in any spelling; None if there is no table."""
     found = tables_at(store.query, location)
     return next((table for table in found if table.dropped_at_ms is None), None)
 

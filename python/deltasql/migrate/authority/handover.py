@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CUTOVER = "deltasql.cutover"
 """The table property with the transaction id of the commit of an unfinished cutover."""
 _RECENT = 100  # a warning names the writers of this many latest versions
-# Writers that in-commit timestamps do not block, by the beginning of their names.
+# In-commit timestamps do not block writers whose names begin with one of these patterns.
 SPARK, _OLD_DELTALAKE = "Apache-Spark/", r"delta-rs[:.](py-)?0\."
 ENABLED = "delta.enableInCommitTimestamps"
 ENABLED_SINCE = "delta.inCommitTimestampEnablementVersion"

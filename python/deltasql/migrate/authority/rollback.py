@@ -323,7 +323,7 @@ class _Rollback:
             self._report.notes.append(f"{span} of the log are foreign commits")
 
     def _raise_marks(self) -> None:
-        """Commit high-water marks for values that were reserved and not committed."""
+        """Commit the high-water marks of identity values that were reserved and not committed."""
         numbers = self._unpublished_numbers(self._store.query)
         if numbers:
             info = CommitInfo(operation="SYNC IDENTITY", operation_parameters={})
@@ -428,7 +428,7 @@ class _Rollback:
             and by_sql
             and is_same
             and FEATURE in writer_features(protocol),
-            # Another catalog may have fenced the log that this one follows.
+            # If the table is followed, another catalog may have fenced its log. Keep that fence.
             drops_fence=is_fenced(protocol) and (by_sql or not self._table.is_following),
         )
 

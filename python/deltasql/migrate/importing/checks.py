@@ -95,7 +95,7 @@ def check_not_diverged(
     head: Head,
     since: int | None,
 ) -> None:
-    """Raise if the log and the database have different commits, or both lack commits."""
+    """Raise if the log and the database have different commits, or each has commits of its own."""
     own = named(targets_of(store, table), OWN)
     last = listing.last_version
     foreign = first_foreign(store, table, storage, listing)
@@ -146,7 +146,7 @@ def check_new_commits(
     last: int,
     validator: ForeignValidator | None = None,
 ) -> None:
-    """Read all new commits before any is appended: users see each commit as soon as it is."""
+    """Read all new commits before appending any, because users see an appended commit at once."""
     seen, live = LoadCounts(), LiveFiles()
     for commit in _read(run, listing, first, last, seen):
         if validator is not None:

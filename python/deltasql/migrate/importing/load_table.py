@@ -119,7 +119,7 @@ def begin_loading(
     """
     taken = store.query("table_by_uuid", table_uuid=metadata.id)
     row: dict[str, Any] = {
-        # If the table is a copy, its log has the id of the original, so it gets a new id.
+        # If the table is a copy, its log has the id of the original. Give the copy a new id.
         "table_uuid": str(uuid.uuid4()) if taken else metadata.id,
         "namespace": "default",
         "name": name,

@@ -90,7 +90,7 @@ class ImportRun:
         self._total_commits = commits
 
     def report_progress(self, phase: str, read: LoadCounts | None = None) -> None:
-        """Report progress: what was loaded so far or, with `read`, what was only read."""
+        """Report what was loaded so far; with `read`, report what was read but not loaded."""
         (read or self.loaded).report(self.meter, phase, self._total_commits)
 
     def count(self, loaded: LoadCounts) -> None:

@@ -257,7 +257,10 @@ def _by_name(bodies: list[Body] | None, key: str) -> Bodies | None:
 
 
 def _merged(known: Bodies | None, new: Mapping[str, Body | None]) -> Bodies | None:
-    """Return the known bodies with new ones, where None removes one; None for a long result."""
+    """Return the known actions by key, updated by the new ones; None if there are too many.
+
+    If the new body of an action is None, the action is removed.
+    """
     if known is None or not new:
         return known
     merged = {name: body for name, body in {**known, **new}.items() if body is not None}

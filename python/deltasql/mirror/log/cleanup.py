@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 _log = logging.getLogger(__name__)
-# The most files deleted in one run, so that a commit does not wait until a long log is cleaned up
-# for the first time.
+# The maximum number of files that one run deletes. It limits how long a commit waits when a long
+# log is cleaned up for the first time.
 MAX_DELETED_FILES = 2_000
 _MILLISECOND = timedelta(milliseconds=1)
 # Commits, checksums and checkpoints of all kinds. Compacted logs have two versions in their names.

@@ -45,7 +45,7 @@ def is_enabled(configuration: Mapping[str, str]) -> bool:
 def assigns_ids(configuration: Mapping[str, str], features: Collection[str]) -> bool:
     """Return whether commits give their files row ids.
 
-    They do so in any table that has the feature, unless the property for suspending it is set.
+    They do so in any table that has the feature, unless a property suspends row tracking.
     """
     return FEATURE in features and configuration.get(SUSPENDED, "").strip().lower() != "true"
 

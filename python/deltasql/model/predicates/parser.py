@@ -77,7 +77,7 @@ class PredicateDialect(Spark):
 
 
 def _formatted(args: list[exp.Expr]) -> exp.Expr:
-    # sqlglot raises a ParseError for a missing argument.
+    # Do not check the arguments: sqlglot raises a ParseError if one is missing.
     return exp.TimeToStr(this=seq_get(args, 0), format=seq_get(args, 1))
 
 

@@ -32,7 +32,8 @@ DIALECT = "duckdb"
 # Table functions that read nothing but their arguments.
 _TABLE_FUNCTIONS = (exp.GenerateSeries, exp.Unnest, exp.Explode)
 _FILE_FUNCTIONS = (exp.ReadCSV, exp.ReadParquet)
-# Functions that expose or change the state of this process, or run other queries, are rejected.
+# Queries must not use these functions: they expose or change the state of this process, or run
+# other queries.
 _REFUSED_FUNCTIONS = frozenset(
     {"current_setting", "getenv", "getvariable", "nextval", "currval", "query", "query_table"}
     | {"write_log", "which_secret", "json_execute_serialized_sql", "pragma_version"}

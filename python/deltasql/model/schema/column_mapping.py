@@ -134,7 +134,7 @@ def _with_nested_ids(schema: StructType, last: int) -> tuple[StructType, int]:
             if path not in known:
                 last += 1
             found[path] = known.get(path, last)
-        # Ids of another type that the column had are left out.
+        # Remove the ids of elements that the column had before with another type.
         metadata = {key: each for key, each in member.metadata.items() if key != NESTED_IDS}
         return replace(member, metadata=metadata | ({NESTED_IDS: found} if found else {}))
 

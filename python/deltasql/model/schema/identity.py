@@ -115,7 +115,7 @@ def marks_of(schema: StructType, mode: str | None) -> dict[str, int]:
 def checked_identity(schema: StructType, partition_columns: Sequence[str]) -> StructType:
     """Return the schema of a new table; raise if an identity column is not valid.
 
-    Schemas of other libraries have the numbers of the definition as strings.
+    In schemas of other libraries, the numbers of the definition are strings.
     """
     fields = []
     for field in schema.fields:

@@ -106,7 +106,10 @@ class Reader:
     # Words
 
     def peek(self, ahead: int = 0) -> str:
-        """Return the next word, or one `ahead` of it, in upper case; empty if there is none."""
+        """Return the next word, or the word `ahead` places after it, in upper case.
+
+        If there is no such word, return an empty string.
+        """
         place = self.place + ahead
         return self.words[place].upper if place < len(self.words) else ""
 

@@ -115,7 +115,7 @@ def drop_feature(stage: TableStage, name: str, *, truncate_history: bool = False
         *(each for each in stage.staged.domains if each.domain not in _DOMAINS.get(name, ())),
         *(DomainMetadata(each, "", removed=True) for each in removed),
     ]
-    # A concurrent commit may use the feature.
+    # Read the whole table: a concurrent commit may use the feature, so it must be a conflict.
     stage.read(whole_table=True)
     if properties != stage.configuration:
         stage.change_metadata(replace(stage.metadata, configuration=properties))

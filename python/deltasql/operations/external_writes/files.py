@@ -250,8 +250,7 @@ def _remove_replaced(
 ) -> tuple[int, int]:
     """Remove the rows that the overwrite replaces.
 
-    Return the number of removed files, and the number of new files with those of their rows that
-    are not replaced.
+    Return the number of removed files, and the number of new files for rows that are not replaced.
     """
     if overwrite.predicate is not None:
         predicate = stage.predicate(overwrite.predicate, flavour="spark")

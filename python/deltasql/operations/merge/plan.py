@@ -134,7 +134,7 @@ def star_assignments(
     """Return the assignments of `UPDATE SET *` and `INSERT *`, as delta-spark defines them.
 
     They set all columns of the table or, with schema evolution, of the source. If the source lacks
-    a column, the second result is its name; it may lack identity columns.
+    a column, the second result is the name of the column. The source may lack identity columns.
     """
     generated = identity_columns(table)
     known = {name.casefold(): name for name in source}

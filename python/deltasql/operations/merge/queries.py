@@ -86,9 +86,9 @@ def matched_sources(plan: MergePlan) -> exp.Select:
 
 
 def decisions() -> exp.Select:
-    """Return the query for every target row that matches: its clause and its source row.
+    """Return the query for the clause and the source row of every target row that matches.
 
-    `m` has the pairs. In the number of matches, a pair to which no clause applies does not count.
+    `m` has the pairs. The number of matches does not include pairs to which no clause applies.
     """
     wanting = case([(is_not_null(column(BRANCH)), column(NUMBER))])
     return select(

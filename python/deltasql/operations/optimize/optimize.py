@@ -1,4 +1,4 @@
-"""OPTIMIZE: rewrite files as fewer, larger ones. In a clustered table, rows are also sorted.
+"""OPTIMIZE: replace files by fewer, larger files. In a clustered table, rows are also sorted.
 
 Appends do not sort rows. In a clustered table, OPTIMIZE rewrites files that are not clustered yet,
 and clustered files that are small. It sets clusteringProvider on the files that it writes, so that
@@ -47,9 +47,9 @@ def optimize(
     on_progress: OnProgress | None,
     dry_run: bool,
 ) -> dict[str, Any]:
-    """Rewrite files as fewer, larger ones; with `z_order`, rows are sorted by its columns.
+    """Replace files by fewer, larger files; with `z_order`, sort the rows by these columns.
 
-    Returns metrics; with `dry_run` it stages nothing and returns what would be rewritten.
+    Return metrics. With `dry_run`, stage nothing and return what would be rewritten.
     """
     make_plan = plan_optimize if z_order is None else partial(plan_z_order, columns=z_order)
     plan, rewrite = make_plan(stage, partition_filters=partition_filters, target_size=target_size)

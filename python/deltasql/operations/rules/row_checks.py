@@ -287,7 +287,7 @@ def _rules(schema_string: str, constraints: tuple[tuple[str, str], ...]) -> Rule
 
 
 def _invariant(text: object) -> str:
-    """Return the SQL of an invariant from its JSON, in which it is nested twice."""
+    """Return the SQL of an invariant, which is two levels deep in its JSON."""
     try:
         return str(json.loads(str(text))["expression"]["expression"])
     except (ValueError, KeyError, TypeError) as error:

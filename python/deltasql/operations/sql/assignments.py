@@ -292,7 +292,7 @@ def _expression(value: Any, escapes: bool) -> str:
             return "[" + ", ".join(_expression(each, escapes) for each in value) + "]"
         case _:
             raise TypeError(
-                # deltalake's message, including "or accepted".
+                # This is deltalake's message, with its misspelled "or accepted".
                 "Invalid datatype provided in new_values, only int, float, bool, list, str or "
                 "datetime or accepted."
             )

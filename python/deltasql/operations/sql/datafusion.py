@@ -54,10 +54,10 @@ _IS_VALID: dict[object, Callable[[str], bool]] = {
     exp.DType.DECIMAL: _accepts(float),
     exp.DType.BOOLEAN: lambda text: text.strip().lower() in _BOOLEANS,
     _DATE: lambda text: _DAY.match(text) is not None,
-    # If a string is long enough but not a timestamp, the engine reports it.
+    # Check only the length: the engine rejects a string that is long enough but not a timestamp.
     **{kind: lambda text: len(text) > 9 for kind in _TIMESTAMPS},
 }
-"""By type: a function that returns whether a string can be cast to the type."""
+"""Maps a type to a function that returns whether a string can be cast to the type."""
 _CAST_ERRORS: dict[object, str] = {
     **{
         kind: f"Cast error: Cannot cast string '{{}}' to value of {name} type"

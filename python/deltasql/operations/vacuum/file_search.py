@@ -118,7 +118,7 @@ class FileSearch:
                     yield from ((name, size) for name in self._names(path))
 
     def intents(self) -> list[tuple[str, str, str, int]]:
-        """Return (transaction, path, name, time) of the intents: files without a commit so far."""
+        """Return (transaction, path, name, time) of the intents, whose files have no commit yet."""
         prefix = f"{self.snapshot.table.location}/"
         return [
             (txn_id, path, path.removeprefix(prefix), at_ms)

@@ -76,7 +76,8 @@ class SparkListing:
             return find_unreferenced(rule, storage, needed, meter)
         try:
             return self._on_executors(session, rule, ranges, sorted(needed), meter)
-        # Executors may not have this package or Python, and file names may be invalid UTF-8.
+        # Executors may lack this package or Python, and file names may be invalid UTF-8. The driver
+        # then lists the folder.
         except (TxnLogEngineError, UnicodeEncodeError) as error:
             telemetry.log(
                 _log,
