@@ -1,4 +1,4 @@
-"""The private parts of deltalake that deltasql uses; no other module uses private names of it.
+"""The private parts of deltalake that deltasql uses; no other module uses its private names.
 
 deltalake may change these parts in any release. They differ between the supported releases, and
 this module hides the differences. It checks itself when it is imported: `MISSING` has the names
@@ -46,7 +46,7 @@ if not TYPE_CHECKING:
 COUNTS_ROWS = RELEASE >= (1, 5, 1)
 """Whether `count(*)` in DataFusion is correct for partitioned tables."""
 
-# The functions of Rust that deltalake's own functions look up in their modules at every call.
+# Rust functions that deltalake's Python functions look up in these modules at every call.
 CREATE = ("deltalake.table", "_create_deltalake")
 CREATE_WITH_ACTIONS = ("deltalake.transaction", "_create_table_with_add_actions")
 CONVERT = ("deltalake.writer.convert_to", "_convert_to_deltalake")
@@ -107,7 +107,7 @@ def storage_options(table: deltalake.DeltaTable) -> dict[str, str] | None:
 
 
 def reject_changed_methods(handle: type[Any]) -> None:
-    """Make the methods that a newer deltalake calls in another way raise UnsupportedReleaseError.
+    """With a newer deltalake, make methods that it calls differently raise UnsupportedReleaseError.
 
     In a supported release nothing changes; the tests compare the methods of each release.
     """
@@ -119,7 +119,7 @@ def reject_changed_methods(handle: type[Any]) -> None:
 
 
 def changed_methods(handle: type[Any]) -> dict[str, str]:
-    """Return the methods of deltalake's raw table that a class does not have, or not like this."""
+    """Return the methods of deltalake's raw table that a class lacks or defines differently."""
     stock = _found(*_CLASSES[0])
     found = {}
     for name in (name for name in dir(stock) if not name.startswith("_")):
@@ -161,7 +161,7 @@ def add_actions_result(found: Any) -> Any:
 
 
 def config_result(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the options of a raw table that the installed deltalake knows."""
+    """Return those options of a raw table that the installed deltalake has."""
     known = _found("deltalake.table", "DeltaTableConfig")
     return values if known is None else values[: len(known._fields)]
 

@@ -126,7 +126,7 @@ def log(logger: logging.Logger, level: int, event: str, **fields: object) -> Non
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, event and the event's fields.
+    """Formats a record as one line of JSON: time, level, logger, event and the event's fields.
 
     >>> record = logging.LogRecord("deltasql", logging.INFO, "", 0, "password=x", None, None)
     >>> json.loads(JsonFormatter().format(record))["event"]

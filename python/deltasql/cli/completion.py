@@ -44,7 +44,7 @@ class ColumnNames(click.ParamType):  # type: ignore[type-arg]  # generic in some
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         with suppress(Exception), _catalog(ctx) as catalog:
-            # Without a value for its last option, click leaves the arguments in `args`.
+            # While the last option has no value yet, click leaves the arguments in `args`.
             table = ctx.params.get("table") or next(iter(ctx.args), None)
             if catalog is None or table is None:
                 return []

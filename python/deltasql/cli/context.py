@@ -64,7 +64,10 @@ class Context:
     def open_at(
         self, uri: str | None, *, create: bool = False
     ) -> Iterator[tuple[Catalog, str | None]]:
-        """Open the catalog at `uri`, or that of the options; yield it and the table in `uri`."""
+        """Open the catalog at `uri`, or the catalog that the common options select.
+
+        Yields the catalog, and the name of the table that `uri` contains.
+        """
         if uri is None and self.open_catalog is not None:
             yield self.open_catalog, None
             return

@@ -76,7 +76,7 @@ COMMANDS = {
 )
 @click.option("--no-color", is_flag=True, help="Do not use colors on a terminal.")
 @click.option(
-    "--wide", is_flag=True, help="Print all columns whole, one below the other (format table)."
+    "--wide", is_flag=True, help="Print all columns in full, one below the other (format table)."
 )
 @click.option(
     "--no-pager", is_flag=True, help="Do not use a pager (PAGER) for long tables on a terminal."

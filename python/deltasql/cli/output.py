@@ -29,7 +29,7 @@ T = TypeVar("T")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]')
-_SIZE = re.compile("bytes|^targetSize$", re.IGNORECASE)  # the names of numbers of bytes
+_SIZE = re.compile("bytes|^targetSize$", re.IGNORECASE)  # names of fields that contain bytes
 _PAGE = 1000
 _RESULT_ROWS = 1000  # the formats table and markdown print this many rows without --limit
 
@@ -62,7 +62,7 @@ class Output:
 
     @property
     def is_for_people(self) -> bool:
-        """Whether sizes and rows are printed for people: the formats table and markdown."""
+        """Whether people read the format (table or markdown); programs read the other formats."""
         return self.format in ("table", "markdown")
 
     @property
@@ -119,9 +119,10 @@ class Output:
     def query_result(
         self, result: pa.RecordBatchReader, most: int | None, columns: Sequence[str] = ()
     ) -> None:
-        """Print the rows of a query, or these columns; csv, json and ndjson are not collected.
+        """Print the rows of a query, or only these columns.
 
-        A message is printed if only the first `most` rows are shown.
+        The formats csv, json and ndjson are printed while the rows are read. In other formats, only
+        the first `most` rows are printed, with a message if there are more.
         """
         names = _distinct(result.schema.names)
         rows = _values(result)
@@ -252,7 +253,7 @@ def _csv_lines() -> Callable[[str], object]:
 def _csv_line(values: Sequence[str | None]) -> str:
     """Return a line of CSV. NULL is an empty field, and the empty string is `""`.
 
-    Python's own writer distinguishes them only from 3.12 on.
+    The writer of Python's csv module distinguishes the two only since Python 3.12.
 
     >>> print(_csv_line(["a", None, "", "1,5"]))
     a,,"","1,5"

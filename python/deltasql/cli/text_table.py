@@ -115,7 +115,7 @@ def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _largest_cap(widths: Sequence[int], width: int) -> int:
-    """Return the largest width of a value with which all columns fit, at least `_SHORTEST`."""
+    """Return the largest width of values at which all columns fit, at least `_SHORTEST`."""
     gaps = _GAP * (len(widths) - 1)
     low, high = _SHORTEST, max([*widths, _SHORTEST])
     while low < high:

@@ -492,7 +492,8 @@ def _add_group(commits: list[Commit]) -> None:
     if len(commits) < 2:
         return
     participants = [
-        # Always with the namespace: a rebuild reads the name from here.
+        # Write the namespace even if it is the default one, because a rebuild reads the name from
+        # here.
         {
             "table": f"{c.table.namespace}.{c.table.name}",
             "id": c.table.table_uuid,

@@ -172,7 +172,7 @@ def protocol_unchanged(c: Conflict, _: Isolation) -> None:
 def metadata_unchanged(c: Conflict, _: Isolation) -> None:
     """Raise if the winner changed the metadata: our files were written for the old metadata.
 
-    High-water marks do not count: the commit merges them, unless it is another writer's.
+    If only high-water marks changed, our commit merges them, unless it is external.
     """
     replaces_marks = c.winner.marks is not None and c.ours.is_external and c.ours.metadata
     if c.winner.changes_metadata or replaces_marks:
@@ -180,7 +180,7 @@ def metadata_unchanged(c: Conflict, _: Isolation) -> None:
 
 
 def no_numbers_of_another_writer(c: Conflict, _: Isolation) -> None:
-    """Raise if the winner is of a writer that does not reserve values, and may have used ours."""
+    """Raise if the winner may have used our identity values, because its writer reserves none."""
     marks = c.winner.marks
     if marks is None or ENGINE_INFO in (c.winner.row.info.engine_info or ""):
         return

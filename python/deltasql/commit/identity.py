@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from deltasql.store.store import Store
 
 TAGS = {"tags": {"delta.identity.schemaUpdate": "true"}}
-"""The commitInfo of a commit whose metadata only raises marks; delta-spark does not count it as a
-change of the metadata."""
+"""Fields of the commitInfo of a commit that only raises high-water marks. With these fields,
+delta-spark does not treat the commit as a change of the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The values of a column that a transaction uses; `first` is None if it only moves the mark.
+    """The first and the last value of an identity column that a transaction has reserved.
 
-    The first is the earliest of all, the last one is the latest.
+    They cover all its reservations. `first` is None if it only moves the high-water mark.
     """
 
     first: int | None
@@ -70,7 +70,7 @@ def move_mark(
     assert identity is not None
     before = identity.start - identity.step
     base = identity.later(before, identity.last, identity.rounded(value))
-    if base == before:  # the column keeps its start
+    if base == before:  # no value from the start on is used, so the column keeps its start
         return
     known = staged.identity.get(key)
     last = _move(staged, store, identity, key, base, 0)
@@ -103,9 +103,10 @@ def _move(
 def with_current_marks(
     session: Session | None, staged: Staged, before: Metadata | None
 ) -> Metadata | None:
-    """Return the metadata for a commit, with the marks that it publishes; None if it has none.
+    """Return the metadata for a commit, with the new marks; None if the commit needs no metadata.
 
-    `before` is the metadata of the latest version. Commits of other writers stay unchanged.
+    `before` is the metadata of the latest version. The metadata of an external commit is returned
+    unchanged.
     """
     metadata = staged.metadata or before
     if metadata is None or staged.is_external or not (staged.identity or staged.metadata):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Isolation(Enum):
-    """Delta's isolation levels. They define which concurrent commits are no conflict."""
+    """Delta's isolation levels. They define which concurrent commits do not conflict."""
 
     SERIALIZABLE = "Serializable"
     WRITE_SERIALIZABLE = "WriteSerializable"
@@ -75,7 +75,7 @@ class Staged:
     table: TableRow
     creates: bool = False
     must_be_new: bool = True
-    """Raise TableExistsError if another commit creates the table first; if False, a conflict."""
+    """Whether a table that another commit creates first is a TableExistsError, not a conflict."""
     allows_nested: bool = False
     """Whether a new table may be inside another table's location, or contain it."""
     read_version: int | None = None
@@ -132,7 +132,8 @@ class Staged:
     def _reject_second(self, present: Action | None, action: Action) -> None:
         if present is not None and present != action:
             raise InvalidActionError(
-                f"a second {action.kind} action for {self.table.full_name} in one transaction",
+                f"the transaction has two different {action.kind} actions for "
+                f"{self.table.full_name}",
                 help="Stage one metaData and one protocol per table and transaction.",
             )
 
@@ -187,7 +188,7 @@ class Staged:
 
 
 def actions_from(items: object) -> list[Action]:
-    """Convert to actions: from Action objects, Delta JSON as dicts or lines, deltalake's AddAction.
+    """Convert Action objects, Delta JSON (dicts or lines) and deltalake's AddAction to actions.
 
     >>> actions_from('{"txn": {"appId": "etl", "version": 1}}')
     [SetTransaction(app_id='etl', version=1, last_updated=None, extra={})]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def reject_following(session: Session, staged: Staged) -> None:
-    """Raise if the catalog only follows the table's log; a cutover may have ended that."""
+    """Raise if the table still follows a log; a cutover may have ended that since it was opened."""
     table = staged.table
     rows = session.query("table_by_name", live_name=table.live_name)
     if not rows or TableRow.from_row(rows[0]).is_following:
@@ -89,8 +89,8 @@ def reject_used_location(session: Session, staged: Staged) -> None:
     """Raise if another table got the same location after this table was staged."""
     table = staged.table
     for other in tables_at(session.query, table.location):
-        # A live table with the same name does not share the location. Either the insert fails
-        # because the name exists, or the table is our own from an earlier attempt.
+        # Accept a live table with the same name. If another commit created it, the insert fails
+        # later because the name exists. Otherwise it is our own table, from an earlier attempt.
         if other.dropped_at_ms is not None or other.full_name != table.full_name:
             raise shared_location(other, table.location)
     if not staged.allows_nested:

@@ -44,7 +44,7 @@ def problem(
     shown = "" if value is None or is_secret_name(key) or _hides(found) else f" {value!r}"
     reason = ""
     if first["type"] == "value_error":
-        # A rule about several keys of a section: no single key has an allowed range.
+        # The rule is about several keys of a section, so there are no allowed values to show.
         reason, allowed = first["msg"].removeprefix("Value error, "), None
     message = f"setting {key}{shown} is not allowed{f': {reason}' if reason else ''}{more}"
     return TxnLogConfigError(
@@ -68,7 +68,7 @@ def known_keys(model: type[BaseModel]) -> list[str]:
 
 
 def field_at(model: type[BaseModel], path: list[str]) -> FieldInfo | None:
-    """Return the field at a path; if the path leads into a dict, the field that is the dict."""
+    """Return the field at a path; for a path into a dict, return the field of the dict."""
     found = model.model_fields.get(path[0]) if path else None
     if found is None:
         return None

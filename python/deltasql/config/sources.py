@@ -19,7 +19,7 @@ PREFIX = "DELTASQL_"
 _OUR_TABLE = re.compile(r"""tool\s*["']?\s*\.\s*["']?deltasql|^\s*\[\s*["']?tool["']?\s*\]""", re.M)
 _LOCAL_FILES = ("deltasql.toml", "deltasql.yaml", "deltasql.yml")
 _FOLDER_VARIABLES = ("XDG_CONFIG_HOME", "HOME")
-# Variables that are not settings.
+# Variables with the prefix DELTASQL_ that are not settings.
 OTHER_VARIABLES = ("DELTASQL_CONFIG", "DELTASQL_URI")
 _seen: tuple[dict[object, object], object, list[str]] | None = None
 
@@ -194,7 +194,8 @@ def _read(path: Path, why: str) -> Layer:
             f"{path} is not UTF-8", source=str(path), help="Save it as UTF-8."
         ) from error
     except (ValueError, AttributeError, RecursionError):
-        # Causes: a number with too many digits, an impossible date, a value that contains itself.
+        # The cause may be a number with too many digits, an impossible date, or a value that
+        # contains itself.
         raise TxnLogConfigError(
             f"{path} has a value that cannot be parsed, or values that are nested too deeply",
             source=str(path),

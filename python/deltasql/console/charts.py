@@ -277,7 +277,7 @@ def _hour_label(hour: datetime, hours: int) -> str:
 
 def _grid(top: float, height: float, of: Callable[[float], str], low: float = 0.0) -> Markup:
     base, lines = height - _BOTTOM, []
-    # No middle line if its label would be a fraction: half a commit does not exist.
+    # Omit the middle line if its label would be a fraction, because there are no half commits.
     is_split = of is brief and top - low < 10 and (top - low) % 2 != 0
     for step in (0.0, 1.0) if is_split else (0.0, 0.5, 1.0):
         y = base - (base - _TOP) * step

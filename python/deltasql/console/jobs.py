@@ -26,7 +26,7 @@ class Undo:
     """The URL path to which the form is sent."""
     fields: dict[str, str]
     note: str
-    """What the form does, after its button."""
+    """The text after the button, which says what the form does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Job:
     user: str
     """Who started the job; the audit log names this user."""
     command: str
-    """The command that does the same."""
+    """The `deltasql` command that does the same as this job."""
     started_at: datetime
     ended_at: datetime | None = None
     progress: Progress | None = None

@@ -93,7 +93,7 @@ class SignedIn:
 
 
 class OidcSignIn:
-    """Sends browsers to the provider, and checks what they bring back."""
+    """Redirects browsers to the provider, and checks the responses with which they return."""
 
     def __init__(self, settings: OidcSettings) -> None:
         self._settings = settings
@@ -208,7 +208,7 @@ class OidcSignIn:
             TypeError,
             KeyError,
             RuntimeError,
-        ) as error:  # Authlib's, for bad metadata
+        ) as error:  # Authlib raises these for invalid metadata
             raise SignInError(
                 503, f"The answer of {self.host} is not OpenID Connect: check --oidc-issuer."
             ) from error
@@ -226,7 +226,7 @@ class OidcSignIn:
         metadata = await self._metadata()
         try:
             token = await self._client.authorize_access_token(request)
-        finally:  # a state is good for one attempt
+        finally:  # a state can be used only once
             await self._client.framework.clear_state_data(request.session, state)
         claims: dict[str, Any] = dict(token.get("userinfo") or {})
         if "sub" not in claims:
@@ -248,7 +248,8 @@ class OidcSignIn:
                 f"The provider calls itself {metadata.get('issuer')}, but --oidc-issuer is "
                 f"{self._settings.issuer}.",
             )
-        # Signatures with a public key only: not `none`, and not with the client's secret.
+        # Accept only signatures with a public key: neither `none` nor those with the client's
+        # secret.
         key = "id_token_signing_alg_values_supported"
         metadata[key] = [each for each in metadata.get(key) or () if each.startswith(_SIGNATURES)]
         return metadata

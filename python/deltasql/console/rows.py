@@ -22,7 +22,7 @@ BATCH_ROWS = 2048  # DuckDB's smallest batch, because limits are checked after e
 MAX_BYTES = 64 * 2**20
 MAX_CSV_ROWS = 1_000_000
 MAX_CSV_BYTES = 2**30
-MAX_CHARACTERS = 2001  # of a value on a page, which shows at most 2,000 in a tooltip
+MAX_CHARACTERS = 2001  # the limit of a value on a page, whose tooltip shows at most 2,000
 MAX_VALUE_BYTES = 64 * 2**20  # of a value in a file
 _IN_MEMORY = 8 * 2**20
 _PART = 2**18
@@ -92,7 +92,7 @@ def as_csv(result: pa.RecordBatchReader) -> Download:
 
 
 def as_parquet(result: pa.RecordBatchReader) -> Download:
-    """Write a result to Parquet up to the same limits; intervals are written as text."""
+    """Write a result to Parquet up to the limits of `as_csv`; intervals are written as text."""
     schema = pa.schema([pa.field(each.name, _parquet_type(each.type)) for each in result.schema])
     return _download(result, schema, _parquet_column, pq.ParquetWriter)
 

@@ -57,13 +57,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """How a reverse proxy that signs users in names the user of a request."""
+    """Sign-in by a reverse proxy: the header with the name of the user, and who is an operator."""
 
     header: str
     addresses: frozenset[str]
-    """The header counts only in requests from these addresses."""
+    """The addresses of the proxy; in requests from others, the header is ignored."""
     operators: frozenset[str]
-    """All other users are readers."""
+    """The users with the role of an operator; all others are readers."""
 
     def user(self, request: Request) -> str | None:
         """Return the user that the proxy names; None if the request is not from the proxy."""

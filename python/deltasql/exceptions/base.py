@@ -41,7 +41,8 @@ class TxnLogError(DeltaError):
             elif isinstance(value, list | tuple | set | frozenset):
                 setattr(self, each.name, tuple(redact(str(item)) for item in value))
         self.prefix = self.prefix or self.default_prefix
-        # Not masked: the default help of a URI error shows `user:pass@host` as an example.
+        # Add the default help after the masking, because that of a URI error shows the example
+        # `user:pass@host`.
         self.help = self.help or self.default_help
         # Pickle and copy create the error from its args, then restore its fields.
         self.args = (self.message,)

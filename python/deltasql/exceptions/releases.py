@@ -6,7 +6,7 @@ import re
 
 from deltasql.exceptions.store import UnsupportedReleaseError
 
-# From the first release to the one before the second; None means that newer ones are accepted.
+# The oldest supported release, and the first newer one that is not supported (None: there is none).
 SUPPORTED: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
     "DuckDB": ((1, 4), (2,)),
     "PostgreSQL": ((12,), None),
@@ -32,7 +32,7 @@ _REMEDIES = {
 def check_release(component: str, found: str, purpose: str | None = None) -> None:
     """Raise UnsupportedReleaseError if a release is outside the range that deltasql supports.
 
-    `purpose` is what needs the release, if deltasql can do other things without it.
+    `purpose` is the function that needs the release, if deltasql can do other things without it.
 
     >>> check_release("PySpark", "4.2.0")
     >>> try:

@@ -81,7 +81,7 @@ class InvalidDataError(TxnLogError):
 class TxnLogProtocolError(TxnLogError, DeltaProtocolError):
     """The log, or a new commit, violates the Delta protocol."""
 
-    default_message = "this violates the Delta protocol"
+    default_message = "the log, or a new commit, violates the Delta protocol"
     default_help = "Read the fields of this error; Delta Lake's PROTOCOL.md describes the rules."
 
     table: str | None = None

@@ -1,4 +1,4 @@
-"""Reads of the log: over async connections for PostgreSQL, in a thread otherwise."""
+"""Read the log: over async connections to PostgreSQL, or in a thread for other databases."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Stop:
             )
 
     def watched(self, data: object) -> object:
-        """Return the data as batches that raise when the caller was cancelled.
+        """Return the data as batches; after the caller was cancelled, the next batch raises.
 
         An Arrow table, and data without an Arrow stream such as a Spark DataFrame, is returned as
         it is.

@@ -586,7 +586,7 @@ class Catalog(BaseCatalog):
         """Make other engines fail when they commit to the path of a table.
 
         Adds a writer feature that only deltasql knows. Readers are unaffected. delta-spark jobs
-        fail, too, if they commit through deltasql's LogStore.
+        with deltasql's LogStore fail, too.
         """
         from deltasql.api.catalog import authority  # lazy import: few tables are fenced
 

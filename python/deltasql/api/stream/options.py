@@ -43,7 +43,7 @@ class TextOptions:
     given: Mapping[str, str]
     """The values by lower-case name, as Spark passes them."""
     owner: str = "format('deltasql')"
-    """What has the options, for error messages."""
+    """How error messages name the reader or writer that has these options."""
 
     def check_names(self, known: Iterable[str]) -> None:
         """Raise if an option is unknown, because it would be ignored silently."""

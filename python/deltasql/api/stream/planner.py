@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _QUIET_VERSIONS = 100
 MAX_FILES = 1000
-"""How many files a batch has at most if no option limits it."""
+"""The maximum number of files in a batch if no option limits it."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,8 @@ class StreamPlanner:
             return at
         if changed is not None:
             raise self.other_columns_error(changed)
-        # Versions without rows make no batch, unless reading them again each time would be slow.
+        # Versions without rows need no batch. After many of them, return an empty batch anyway, so
+        # that the next call does not read them again.
         return start if at.version - start.version <= _QUIET_VERSIONS else at
 
     # Batches
@@ -157,8 +158,8 @@ class StreamPlanner:
     def columns_change(self, first: int, last: int) -> int | None:
         """Return the first version whose columns differ from those of the stream, or None.
 
-        Only versions from `first` to `last` count, and the version that defined the columns of
-        `first`.
+        The columns at `first` are compared, even if an earlier version defined them, and then every
+        change up to `last`.
         """
         changed: int | None = None
         for version, metadata in self._log().metadata_between(self._version + 1, last):

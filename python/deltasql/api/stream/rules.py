@@ -103,7 +103,7 @@ class StreamRules:
     def chosen(
         self, changes: VersionChanges, first: int, last: int | None
     ) -> Iterator[VersionChanges]:
-        """Yield the changes in the steps from `first` to `last`, without `last`."""
+        """Yield the changes in the steps from `first` up to the one before `last`."""
         steps = self.steps(changes)[first:last]
         if not steps:
             return

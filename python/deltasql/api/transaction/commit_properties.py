@@ -22,7 +22,7 @@ _IGNORED = ("operationMetrics", "version")
 
 
 def check_commit_properties(properties: CommitProperties) -> None:
-    """Raise if the number of retries is invalid, or a transaction is not one of deltalake's."""
+    """Raise if the number of retries or an application transaction has the wrong type."""
     check_unsigned(properties.max_commit_retries)
     if properties.app_transactions is not None:
         check_sequence(properties.app_transactions, Transaction)

@@ -69,7 +69,7 @@ class WrittenFiles:
 
     @property
     def intents(self) -> int:
-        """How many intents are recorded under the id of the transaction."""
+        """The number of intents that are recorded under the id of the transaction."""
         return self._earlier_intents + len(set(self._files))
 
     def record(self, staged: Staged, names: list[str]) -> None:
@@ -291,7 +291,7 @@ class Staging:
         staged.info = _merged(staged.info, info)
 
     def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
-        """Add deltalake's CommitProperties to the changes of a table, if it has any."""
+        """Add deltalake's CommitProperties to the staged changes of a table, if there are any."""
         if properties is None:
             return
         check_commit_properties(properties)

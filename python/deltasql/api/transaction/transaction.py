@@ -726,7 +726,7 @@ def _list(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def _struct(fields: object) -> StructType:
-    """Return columns, which are a schema or a list of deltalake's fields, as a struct."""
+    """Convert columns, given as a schema or as a list of deltalake's fields, to a struct."""
     if not isinstance(fields, list | tuple):
         return schema_from_any(fields)
     schemas = [schema_from_any(_schema_of_field(each)) for each in fields]
@@ -739,7 +739,7 @@ def _schema_of_field(field: object) -> object:
 
 
 def _type(data_type: object) -> DataType:
-    """Return a type, which is SQL text or a type of deltalake, as a type of our schemas."""
+    """Convert a type, given as SQL text or as a type of deltalake, to a type of our schemas."""
     if isinstance(data_type, str):
         # lazy import: both load the SQL parser
         from deltasql.model.statements.definition import read_type

@@ -30,9 +30,9 @@ _ALIASES = {"help": "\\?", "?": "\\?", "exit": "\\q", "quit": "\\q"}
 def shell(context: Context) -> None:
     """Open an interactive shell for commands and SQL, with completion.
 
-    End each SQL statement with a semicolon. Queries run as in `deltasql query`, and other
-    statements, also BEGIN and COMMIT, as in `deltasql sql`. If stdin is not a terminal, all its
-    commands and statements are run in order, and the exit code is 1 if one of them failed.
+    End each SQL statement with a semicolon. Queries run as in `deltasql query`. All other
+    statements, including BEGIN and COMMIT, run as in `deltasql sql`. If stdin is not a terminal,
+    all its commands and statements are run in order, and the exit code is 1 if one of them failed.
 
     \b
     Example:

@@ -86,7 +86,7 @@ def run_statement(
     *,
     columns: str | None = None,
 ) -> None:
-    """Run a statement and print its result, or only some columns, if it has one."""
+    """Run a statement; if it has a result, print it, or only these columns of it."""
     started = time.perf_counter()
     with busy("running the statement", color=context.color):
         found = session.sql(text, values)

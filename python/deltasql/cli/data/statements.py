@@ -12,7 +12,7 @@ _STATEMENTS = (
     *("insert", "update", "delete", "merge", "truncate", "create", "replace", "alter", "drop"),
     *("undrop", "comment", "convert", "desc", "begin", "start", "commit"),
 )
-# These are also commands.
+# Words that start an SQL statement and are also names of commands.
 _BOTH = ("optimize", "vacuum", "restore", "rollback")
 HELP = """\
 SQL ends with a semicolon and may span lines; sales@3 is version 3 of sales. Queries are written in
@@ -51,7 +51,8 @@ def statements(lines: Iterable[str]) -> Iterable[str]:
 def is_sql(text: str) -> bool:
     """Return whether a string is SQL and not a command.
 
-    The first word decides; for a word that is also a command, the semicolon does.
+    The first word decides. If it is also the name of a command, only text with a semicolon at the
+    end is SQL.
 
     >>> is_sql("SELECT 1"), is_sql("(SELECT 1)"), is_sql("table list"), is_sql("show tables")
     (True, True, False, True)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from deltasql.api.inspect.history import CommitEntry, RecentCommit
     from deltasql.cli.context import Context
 
-# A table shows these columns, and with --verbose also DETAILS. Other formats have all fields.
+# The formats table and markdown show these columns, with --verbose also DETAILS. CSV has the
+# columns of `CSV`, and JSON and YAML have all fields.
 COLUMNS = ("version", "when", "operation", "who", "rows", "files", "size")
 DETAILS = ("parameters", "metrics", "user_metadata")
 _FILES = ("files_added", "files_removed", "bytes_added", "bytes_removed")
@@ -41,8 +42,9 @@ def history(
 ) -> None:
     """Show the commits of TABLE, newest first.
 
-    Rows are +inserted ~updated -deleted, files and size are those that the commit added and
-    removed. --verbose adds parameters, metrics and user metadata, as --format json does.
+    The column rows counts +inserted, ~updated and -deleted rows. The columns files and size show
+    what the commit added (+) and removed (-). --verbose adds parameters, metrics and user metadata,
+    as --format json does.
 
     \b
     Example:
@@ -67,7 +69,7 @@ def history(
 def commit_rows(
     context: Context, catalog: Catalog, commits: Sequence[tuple[str, CommitEntry | RecentCommit]]
 ) -> list[dict[str, Any]]:
-    """Return a row for each commit of a table: for people in the formats table and markdown."""
+    """Return a row for each commit; the formats table and markdown get shorter columns."""
     versions: dict[str, list[int]] = {}
     for name, each in commits:
         versions.setdefault(name, []).append(each.version)

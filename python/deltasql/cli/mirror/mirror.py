@@ -203,7 +203,8 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
     with context.open_table(table) as (catalog, name):
         if dry_run:
             with busy(f"reading the log of {name}", color=context.color):
-                # `adopt` has no dry run, but `reject` acts on the same commits.
+                # `adopt` has no dry run, so list its commits with the dry run of `reject`, which
+                # acts on the same ones.
                 found = catalog.mirror.reject(name, dry_run=True)
             context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return

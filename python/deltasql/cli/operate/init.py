@@ -73,7 +73,7 @@ def init(context: Context, uri: str | None, data_root: str | None) -> None:
         message("  read -rsp 'Password: ' PGPASSWORD && export PGPASSWORD")
     message(f"  export DELTASQL_URI={shlex.quote(shown)}")
     if root is not None:
-        message("  # where every program that creates tables puts their files; or use --location")
+        message("    # the folder for the files of new tables; set it wherever you create tables")
         message(f"  export DELTASQL_TABLE__DATA_ROOT={shlex.quote(root)}")
     message("  deltasql table create sales id:long day:date --partition-by day")
     message("  deltasql import --help")

@@ -188,7 +188,7 @@ def restore(
 ) -> None:
     """Restore TABLE to the version or time TO.
 
-    A time is written such as 2024-05-01T12:00:00Z.
+    Write a time as in 2024-05-01T12:00:00Z.
 
     The restore is a new commit: later versions stay in the history, and `undo` reverts the restore.
 

@@ -123,8 +123,8 @@ def ui(
     and runs SQL queries. It is read-only unless --allow-writes is given. Only this machine can
     reach it unless --host or --name is given. With --host, --name or --token, readers need the
     token. With --user-header, a reverse proxy signs users in, and no token is needed. With
-    --oidc-issuer, an OpenID Connect provider does: register the address of the console with
-    /oidc/callback there. Prometheus metrics are at /metrics.
+    --oidc-issuer, an OpenID Connect provider signs users in: register the console's address
+    followed by /oidc/callback at the provider. Prometheus metrics are at /metrics.
 
     \b
     Example:

@@ -118,7 +118,7 @@ def create(
 ) -> None:
     """Create an empty table.
 
-    Columns are written such as id:long or 'day:date not null'.
+    Write a column as NAME:TYPE, such as id:long or 'day:date not null'.
 
     Types are Delta or SQL types: long, string, double, date, timestamp, decimal(10,2), array<T>,
     map<K,V>, struct<a:T,…> and so on.
@@ -346,8 +346,8 @@ def set_properties(
 def fence(context: Context, table: str) -> None:
     """Make other engines fail when they commit to the path of TABLE.
 
-    Adds a writer feature that only deltasql knows. Readers are unaffected. delta-spark, DuckDB and
-    deltalake refuse to write, also delta-spark jobs with the LogStore of deltasql.
+    Adds a writer feature that only deltasql knows, so delta-spark, DuckDB and deltalake refuse to
+    write. This includes delta-spark jobs with the LogStore of deltasql. Readers are unaffected.
 
     \b
     Example:

@@ -135,7 +135,7 @@ def _size(request: PageRequest) -> int:
 
 
 def _address(request: PageRequest, text: str, page: int) -> str | None:
-    """Return the address that shows this result; None if it is too long for an address."""
+    """Return the address that shows this result; None if the address would be too long."""
     values = {"sql": text, "plot": request.given("plot", "auto"), "rows": str(_size(request))}
     defaults = {"plot": "auto", "rows": str(PER_PAGE), "page": "1"}
     values["page"] = str(page)
