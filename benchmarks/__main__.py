@@ -14,7 +14,7 @@ from benchmarks.harness import environment, print_progress, save, show
 from benchmarks.workspace import BUILD, ROOT, Workspace
 
 RESULTS = ROOT / "benchmarks" / "results"
-# The order matters: `open` and `plan` reuse the million files of `bulk`.
+# The order matters: `open` and `plan` reuse the table of a million files that `bulk` creates.
 SCENARIOS = (
     "start_up",
     "commit",
@@ -39,13 +39,13 @@ def main() -> None:
     """Run the selected scenarios, then draw the plots and write the tables from their JSON."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="deltasql beside deltalake, DuckLake and bare SQL.",
+        description="Compare deltasql with deltalake, DuckLake and plain SQL.",
         epilog="example: python -m benchmarks commit plan --quick",
     )
     parser.add_argument("scenario", nargs="*", help=f"default: all of {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, few samples")
     parser.add_argument(
-        "--out", type=Path, help="where the JSON goes (default: benchmarks/results)"
+        "--out", type=Path, help="write the JSON to this folder (default: benchmarks/results)"
     )
     parser.add_argument("--report", action="store_true", help="only redraw from the JSON")
     options = parser.parse_args()

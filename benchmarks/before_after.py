@@ -55,7 +55,7 @@ class Case:
 
 
 def tiny_append(job: Job) -> Figures:
-    """Milliseconds of `write_deltalake` with three rows, published, in a running process."""
+    """Measure `write_deltalake` of three rows in a running process, including publishing, in ms."""
     from benchmarks.scenarios.api import _tiny_append
     from benchmarks.scenarios.commit import Runner
 
@@ -67,7 +67,7 @@ def tiny_append(job: Job) -> Figures:
 
 
 def commit(job: Job) -> Figures:
-    """Milliseconds of a commit of one staged file, not published."""
+    """Measure a commit of one staged file, without publishing, in ms."""
     from benchmarks.scenarios.commit import Runner
 
     runner = Runner(_contender(job))
@@ -75,7 +75,7 @@ def commit(job: Job) -> Figures:
 
 
 def mirrored_commit(job: Job) -> Figures:
-    """Milliseconds of a commit of one staged file, published, after 10,000 commits."""
+    """Measure a commit of one staged file after 10,000 commits, including publishing, in ms."""
     from benchmarks.scenarios.commit import Runner
 
     runner = Runner(_contender(job, mirror="sync"))
@@ -84,7 +84,7 @@ def mirrored_commit(job: Job) -> Figures:
 
 
 def eight_processes(job: Job) -> Figures:
-    """Commits per second of eight processes on one table; ratio of the slowest to the fastest."""
+    """Measure the commits per second of eight processes on a table, and slowest over fastest."""
     from benchmarks.scenarios.concurrency import _race
 
     outcome, first_failure = _race(_contender(job), 1, 8, 3.0)
@@ -94,12 +94,12 @@ def eight_processes(job: Job) -> Figures:
 
 
 def bulk_commit(job: Job) -> Figures:
-    """Files per second of the slowest of three commits with 100,000 files each."""
+    """Measure the files per second of three commits of 100,000 files; return the slowest."""
     return _bulk_rate(job, 100_000)
 
 
 def middle_commit(job: Job) -> Figures:
-    """Files per second of the slowest of three commits with 10,000 files each."""
+    """Measure the files per second of three commits of 10,000 files; return the slowest."""
     return _bulk_rate(job, 10_000)
 
 
@@ -118,7 +118,7 @@ def _bulk_rate(job: Job, files: int) -> Figures:
 
 
 def skipping(job: Job) -> Figures:
-    """Milliseconds, in a new process, of finding 40 of 40,000 files by an unclustered column."""
+    """Measure finding 40 of 40,000 files by an unclustered column, in a new process, in ms."""
     from benchmarks.cold import Request, measure
     from benchmarks.workload import batch, predicates
 
@@ -138,7 +138,7 @@ def skipping(job: Job) -> Figures:
 
 
 def open_and_list(job: Job) -> Figures:
-    """Milliseconds of open, and of open and list, in a new process, with a million files."""
+    """Measure opening a table of a million files, and listing it, in a new process, in ms."""
     from benchmarks.cold import Request, measure
     from benchmarks.datasets import FILES_PER_COMMIT, deltalake_table
     from benchmarks.workload import batch
@@ -167,7 +167,7 @@ def open_and_list(job: Job) -> Figures:
 
 
 def million_rows(job: Job) -> Figures:
-    """Milliseconds of changes to a table of 5,000,000 rows in 16 files; memory of a merge."""
+    """Measure changes to a table of 5,000,000 rows in 16 files, in ms, and a merge's memory."""
     from benchmarks.rows import rows
     from benchmarks.rows_process import Work, measure
     from benchmarks.scenarios.api import FILES, ROWS, SOURCE, _dml_steps
@@ -185,7 +185,7 @@ def million_rows(job: Job) -> Figures:
 
 
 def small_tables(job: Job) -> Figures:
-    """Milliseconds of merge, update and delete of few rows in a running process, by table size."""
+    """Measure merges, updates and deletes of few rows in a running process, in ms by table size."""
     from benchmarks.rows import rows
 
     found: Figures = {}
@@ -271,7 +271,7 @@ def _median_ms(call: Callable[[], float], count: int) -> float:
 
 
 def compare(names: list[str], rounds: int) -> list[dict[str, object]]:
-    """Run cases and return a row for each figure, with the medians of all systems."""
+    """Run cases and return a row for each measurement, with the medians of all systems."""
     site, rows = str(baseline.site()), []
     with Workspace() as workspace:
         for name in names:
@@ -376,7 +376,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import before_after
 
     before_after.main()

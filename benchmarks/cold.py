@@ -81,7 +81,7 @@ def _act(request: Request, handle: object) -> int:
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import cold
 
     print(json.dumps(cold._measure(pickle.load(sys.stdin.buffer))))

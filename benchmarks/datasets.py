@@ -1,7 +1,7 @@
 """Tables with up to a million files, created once and kept in build/bench/cache.
 
-Only planning with DuckLake reads data files: those that match the predicates exist. deltalake and
-deltasql do not open data files here.
+Only DuckLake opens data files to plan a query, so only the files that match the predicates are
+written.
 """
 
 from __future__ import annotations

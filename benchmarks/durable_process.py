@@ -80,7 +80,7 @@ def _measure(request: Request) -> dict[str, Any]:
 
 
 def _mark(name: str) -> None:
-    """Write a mark to the log of the library by opening a file, which need not exist."""
+    """Mark a point in the library's log by opening a file, which does not have to exist."""
     try:
         os.close(os.open(f"{MARK}{name}", os.O_RDONLY))
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def _mark(name: str) -> None:
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import durable_process
 
     print(json.dumps(durable_process._measure(pickle.load(sys.stdin.buffer))))

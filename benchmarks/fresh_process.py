@@ -39,7 +39,7 @@ def run_request(
 
 def memory_mb(key: str) -> float:
     """Return the memory of this process: VmRSS is the current value, VmHWM the peak."""
-    # Not getrusage: its maximum may be inherited from the parent through fork and exec.
+    # Do not use getrusage: its maximum may be inherited from the parent through fork and exec.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1]) / 1024

@@ -1,9 +1,10 @@
 """Fail if this tree has become slower than the baseline release or than its recorded ratio to SQL.
 
 `make bench-quick` (`python -m benchmarks.guard`) takes less than five minutes. It runs a few cases
-of `benchmarks.before_after`: the baseline release, this tree and plain SQL by turns. The slowdown
-of a case is the time of this tree divided by that of the baseline or of plain SQL. `--record`
-writes the slowdowns beside plain SQL to `benchmarks/guard.json`.
+of `benchmarks.before_after`, with the baseline release, this tree and plain SQL by turns. The
+slowdown of a case is the time of this tree divided by that of the baseline or of plain SQL. The
+limit against the baseline is fixed; that against plain SQL depends on the slowdown that `--record`
+wrote to `benchmarks/guard.json`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ RECORDED = Path(__file__).with_name("guard.json")
 CASES = ("commit", "middle commit", "skipping")
 ROUNDS = 3
 MOST_OVER_BASELINE = 1.3
-"""The limit of the slowdown beside the baseline."""
+"""The limit of the slowdown compared with the baseline."""
 MOST_OVER_RECORDED = 1.5
-"""The limit of the slowdown beside plain SQL, as a multiple of the recorded one."""
+"""The limit of the slowdown compared with plain SQL, as a multiple of the recorded slowdown."""
 
 
 def slowdown(row: dict[str, object], other: str) -> float:
@@ -32,12 +33,12 @@ def slowdown(row: dict[str, object], other: str) -> float:
 
 
 def floor_slowdowns(rows: list[dict[str, object]]) -> dict[str, float]:
-    """Return the slowdown beside plain SQL of each case that has one."""
+    """Return the slowdown compared with plain SQL, for each case that plain SQL takes part in."""
     return {_name(row): round(slowdown(row, "floor"), 2) for row in rows if "floor" in row}
 
 
 def problems(rows: list[dict[str, object]], recorded: dict[str, float]) -> list[str]:
-    """Return a line for each figure outside its limit, and for each that was never recorded."""
+    """Return a line for each slowdown above its limit, and for each that was never recorded."""
     found = []
     for row in rows:
         over = slowdown(row, BEFORE)
@@ -51,7 +52,7 @@ def problems(rows: list[dict[str, object]], recorded: dict[str, float]) -> list[
             found.append(f"{name}: not recorded, run `python -m benchmarks.guard --record`")
         elif over > recorded[name] * MOST_OVER_RECORDED:
             found.append(
-                f"{name}: {over:.2f} times as long as plain SQL, recorded are "
+                f"{name}: {over:.2f} times as long as plain SQL; the recorded value is "
                 f"{recorded[name]:.2f}, the limit is {recorded[name] * MOST_OVER_RECORDED:.2f}"
             )
     return found
@@ -62,10 +63,10 @@ def _name(row: dict[str, object]) -> str:
 
 
 def main() -> None:
-    """Run the cases; exit with 1 if a figure is outside its limit."""
+    """Run the cases; exit with 1 if a slowdown is above its limit."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.guard",
-        description="This tree against the baseline release and plain SQL, with limits.",
+        description="Fail if this tree is too slow, compared with the baseline or with plain SQL.",
         epilog="example: python -m benchmarks.guard --record",
     )
     parser.add_argument("--record", action="store_true", help="store the ratios to plain SQL")
@@ -78,7 +79,7 @@ def main() -> None:
     found = problems(rows, json.loads(RECORDED.read_text())["slowdowns"])
     if found:
         sys.exit("\n".join(found))
-    print("every figure is within its limit")
+    print("every slowdown is within its limit")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def _measure(request: Request) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import import_process
 
     print(json.dumps(import_process._measure(pickle.load(sys.stdin.buffer))))

@@ -97,7 +97,7 @@ def _write_checkpoint(contender: Contender) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import mirror_checkpoint
 
     print(json.dumps(mirror_checkpoint._write_checkpoint(pickle.load(sys.stdin.buffer))))

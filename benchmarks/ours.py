@@ -100,7 +100,8 @@ class Deltasql(Contender):
 
     def reopen(self, handle: Native) -> Native:
         snapshot = self._catalog.table("t0").snapshot()
-        # Version, schema and protocol, which deltalake also has after opening a table.
+        # Opening includes version, schema and protocol, because deltalake also has these after
+        # opening.
         return snapshot if snapshot.schema and snapshot.protocol else None
 
     def list_files(self, handle: Native) -> int:

@@ -39,7 +39,7 @@ class Profile:
 
     path: str
     runs: int
-    milliseconds: float  # of one run, sampling included
+    milliseconds: float  # duration of one run, including the sampling
     samples: int
     packages: list[tuple[str, float]]  # packages and their share of the time, the largest first
     functions: list[tuple[str, float]]
@@ -92,7 +92,7 @@ def _innermost(frame: FrameType | None) -> tuple[str, str] | None:
             inside = place.relative_to(PACKAGE)
             function = f"{inside.with_suffix('').as_posix()}: {frame.f_code.co_name}"
             return inside.parts[0].removesuffix(".py"), f"{function}{called}"
-        # The library function that deltasql called is shown after its own function.
+        # Show the library function that deltasql called after the function of deltasql.
         called = f" → {frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
         frame = frame.f_back
     return None
@@ -178,7 +178,7 @@ def main() -> None:
     """Run the profiles, save their JSON and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, few runs")
-    parser.add_argument("--out", type=Path, help="a folder instead of the repository's own")
+    parser.add_argument("--out", type=Path, help="write to this folder instead of the repository")
     options = parser.parse_args()
     with Workspace() as workspace:
         found = profiles(workspace, quick=options.quick)

@@ -24,8 +24,8 @@ TITLES = {
     "durable": "Durable publishing: flushes, and a disk that takes 5 ms longer for each",
     "import": "Import of a log",
     "api": "The API: rows in, rows changed, rows out",
-    "spark": "Spark beside plain Parquet and delta-spark",
-    "vectors": "Deletion vectors beside rewritten files and delta-spark",
+    "spark": "Spark, compared with plain Parquet and delta-spark",
+    "vectors": "Deletion vectors, compared with rewritten files and delta-spark",
 }
 NOTES = {
     "commit": "Median time of a commit in milliseconds, without publishing, with full durability "

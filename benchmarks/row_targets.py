@@ -30,12 +30,14 @@ def api_checks(results: Results) -> Iterator[Check]:
         for size in results.sizes("api", case):
             ours = results.value("api", "deltasql-sqlite-sync", case, size)
             stock = results.value("api", "deltalake", case, size)
-            # Lowered from 1.5: files are rewritten completely and no longer copied in pieces.
+            # The target was 1.5 while unchanged pieces of files were copied. Now files are
+            # rewritten completely.
             yield from faster(f"{case}, {size:,} rows: faster than deltalake", ours, stock, 1)
     for size in results.sizes("api", "merge memory"):
         ours = results.value("api", "deltasql-sqlite-sync", "merge memory", size)
         stock = results.value("api", "deltalake", "merge memory", size)
-        # Lowered from 0.5: files are rewritten completely and no longer copied in pieces.
+        # The target was 0.5 while unchanged pieces of files were copied. Now files are rewritten
+        # completely.
         yield from slower(
             f"merge, {size:,} rows: peak memory over deltalake's", ours, stock, 0.6, "MB"
         )
@@ -61,7 +63,8 @@ def _tiny_appends(results: Results) -> Iterator[Check]:
             ]
             known = [lake for lake in lakes if lake is not None]
             lake = min(known) if known else None
-            # Lowered from 3 on PostgreSQL: psycopg waits for the result of every statement.
+            # The target on PostgreSQL was 3. It is lower because psycopg waits for the result of
+            # every statement.
             bound = 2.5 if backend == "postgres" else 3
             yield from faster(f"{where}: faster than DuckLake", ours, lake, bound)
 

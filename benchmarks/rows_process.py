@@ -28,7 +28,8 @@ class Work:
 
     system: DeltaRows | DuckLakeRows
     steps: dict[str, tuple[Any, ...]]
-    """`append` (rows), `merge` (rows, source rows), `delete` and `update` (SQL condition)."""
+    """The arguments of each step: `append` (rows), `merge` (rows, source rows), `delete` and
+    `update` (SQL condition)."""
     base: int | None = None
     """The version that the table is restored to after each step."""
 
@@ -78,7 +79,7 @@ def _call(system: Any, name: str, given: tuple[Any, ...]) -> Callable[[], object
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import rows_process
 
     print(json.dumps(rows_process._measure(pickle.load(sys.stdin.buffer))))

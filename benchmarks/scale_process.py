@@ -163,7 +163,7 @@ def _start_anew() -> float:
 
 
 if __name__ == "__main__":
-    # Imported by its module name, which pickled objects refer to.
+    # Pickled objects refer to this module by its name, not as `__main__`.
     from benchmarks import scale_process
 
     given: Request = pickle.load(sys.stdin.buffer)

@@ -83,7 +83,7 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
 
 
 def measure(root: Path) -> dict[str, Any]:
-    """Return the figures of a package."""
+    """Return the measurements of a package by name."""
     known = modules(root)
     importers: dict[str, set[str]] = defaultdict(set)
     top: dict[str, set[str]] = defaultdict(set)

@@ -34,7 +34,7 @@ class Workspace:
     def __init__(self) -> None:
         self.folder = BUILD / f"run-{os.getpid()}"
         self.settings: dict[str, str] = {}
-        # Tables that a later scenario can reuse: (name, number of files) -> contender.
+        # Contenders whose tables a later scenario can reuse, by their name and the number of files.
         self.datasets: dict[tuple[str, int], Contender] = {}
         self._databases: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The cost of the mirror: commits that are published, and publishing older commits from SQL."""
+"""Measure the mirror: commits with publishing, and publishing older commits from the database."""
 
 from __future__ import annotations
 

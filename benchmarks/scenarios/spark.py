@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarks.spark_systems import SparkSystem
     from benchmarks.workspace import Workspace
 
-TITLE = "Spark beside plain Parquet and delta-spark"
+TITLE = "Spark, compared with plain Parquet and delta-spark"
 APPENDED, QUICK_APPENDED = 20_000_000, 200_000
 PLANNED, QUICK_PLANNED = 50_000, 2_000
 ROWS, QUICK_ROWS = 5_000_000, 64_000
@@ -95,7 +95,7 @@ def _plans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Resul
         DeltasqlCatalog(spark, uri),
         DeltaSpark(spark, stock.path(0)),
     ]
-    # The partition predicate: every system must find exactly its files.
+    # The partition predicate; every system must plan exactly the files that match it.
     wheres = {"plan": None, "plan filtered": predicates(count)[0].sql}
     results = []
     for case, where in wheres.items():

@@ -57,7 +57,8 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 def cpu_ms(start: Start, folder: Path, repeats: int) -> tuple[list[float], list[float]]:
     """Return the CPU times of a command and of the imports, in alternating runs.
 
-    `folder` gets a catalog, and the compiled modules: users have them, and a source tree may not.
+    Creates a catalog in `folder`, and compiles modules into it: installed modules are compiled, but
+    those of a source tree may not be.
     """
     environment = os.environ | {
         "DELTASQL_URI": f"deltasql://sqlite/{folder}/start-up.db",

@@ -1,4 +1,4 @@
-"""Deletion vectors beside rewritten files and delta-spark: change 1 % of the rows of large files.
+"""Compare deletion vectors with rewritten files and delta-spark: change 1 % of large files' rows.
 
 All systems run in one process, in turns. A full run has four files of more than 100 MB and takes
 about ten minutes on two cores.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.harness import Result
     from benchmarks.workspace import Workspace
 
-TITLE = "Deletion vectors beside rewritten files and delta-spark"
+TITLE = "Deletion vectors, compared with rewritten files and delta-spark"
 ROWS, QUICK_ROWS = 24_000_000, 400_000
 FILES = 4
 ON = {"delta.enableDeletionVectors": "true"}
