@@ -164,7 +164,7 @@ class DeltaSpark(SparkSystem):
 
 
 class DeltasqlSpark(SparkSystem):
-    """deltasql in the same session, with a mirror that every commit is published to."""
+    """deltasql in the same session; every commit is also published to `_delta_log`."""
 
     name = "deltasql-sqlite"
     backend = "sqlite"

@@ -59,7 +59,7 @@ def _sizes(first: int, last: int) -> list[int]:
 
 
 def _files(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """One table with 1,000 partitions; 1 % of the files was removed."""
+    """Measure one table with 1,000 partitions, from which 1 % of the files was removed."""
     for size in _sizes(min(1000, most), most):
         contender = _new(workspace, backend, 1)
         _fill(contender, size)
@@ -88,7 +88,7 @@ def _files(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
 
 
 def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """One table with one file per commit."""
+    """Measure one table with one file per commit."""
     contender = _new(workspace, backend, 1)
     done = 0
     for size in _sizes(min(1000, most), most):
@@ -113,7 +113,7 @@ def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
 
 
 def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """Many tables with one file each."""
+    """Measure a catalog of many tables with one file each."""
     contender = _new(workspace, backend, 0)
     done = 0
     for size in _sizes(10, most):
@@ -140,7 +140,7 @@ def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
 
 
 def _partitions(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
-    """A table with as many partitions as there are files in each partition."""
+    """Measure one table with as many partitions as there are files in each partition."""
     for size in _sizes(min(10, most), most):
         made = workspace.datasets.get((_KEPT.format(backend), size * size))
         if size == DAYS and made is not None:

@@ -1,4 +1,4 @@
-"""Changes of any table: the changes of a range of versions, and a cursor that can resume."""
+"""Read the changes of any table: of a range of versions, or with a cursor that can resume."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def meter(share: float, title: str) -> Markup:
 
 
 def axis_end(value: float, of: Callable[[float], str] = brief) -> float:
-    """Return the next round number, to use as the end of an axis; for sizes, a binary one.
+    """Return the next round number as the end of an axis; for sizes, it is round in binary units.
 
     >>> axis_end(0), axis_end(7), axis_end(12), axis_end(260)
     (1.0, 8.0, 15.0, 300.0)

@@ -95,7 +95,7 @@ class Jobs:
     ) -> Job:
         """Start a job; if a job of the same page is still running, return that job instead.
 
-        The running job may do different work, so compare its title.
+        The running job may do different work, so the caller must compare its title.
         """
         with self._guard:
             for known in self._jobs.values():

@@ -390,7 +390,7 @@ class Mirror:
         return self._targets(table)
 
     def add_target(self, table: str, name: str, location: str, *, kind: str = "delta") -> None:
-        """Also publish a table to `location`: a replica with its data, or a DuckDB catalog file."""
+        """Also publish a table to a replica with its data, or to a DuckDB file with views."""
         targets.add_target(
             self._catalog.store,
             self._catalog.resolve(table, fresh=True),
@@ -401,7 +401,7 @@ class Mirror:
         )
 
     def remove_target(self, table: str, name: str) -> None:
-        """Stop publishing a table to a target; the files there stay."""
+        """Stop publishing a table to a target; no files of the target are deleted."""
         targets.remove_target(self._catalog.store, self._catalog.resolve(table, fresh=True), name)
 
     def _targets(self, table: str | None, *, with_row: bool = False) -> list[PublishTarget]:

@@ -128,7 +128,7 @@ def _changes(catalog: BaseCatalog, table_id: int, rows: Sequence[Row]) -> list[S
         new, after = metadata.get(version, old), protocols.get(version, before)
         is_new = old is None or version not in metadata or version in protocols
         if not is_new and old is not None and changes_only_marks(old, metadata[version]):
-            continue  # the commit used numbers of an identity column
+            continue  # only high-water marks of identity columns changed
         found.append(
             SchemaChange(
                 version=version,

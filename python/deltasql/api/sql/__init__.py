@@ -1,1 +1,1 @@
-"""Run SQL statements: each statement calls the operation of the Python API that it names."""
+"""Run SQL statements: each one calls the corresponding operation of the Python API."""

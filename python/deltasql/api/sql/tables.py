@@ -101,7 +101,7 @@ def _clone(
 
 
 def _record(tx: MultiTableTransaction, statement: CreateTable, name: str, *, exists: bool) -> None:
-    """Set the commitInfo: the operation, as delta-spark names it, and the definition."""
+    """Set the commitInfo of a table's definition, with the operation names of delta-spark."""
     target = tx.target(name)
     metrics = target.staged.info.operation_metrics
     record_create(target, "Overwrite" if exists else "ErrorIfExists", replaces=exists)

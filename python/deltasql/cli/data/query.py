@@ -132,7 +132,7 @@ def sql_text(sql: str | None, file: str | None) -> str:
     """Return the SQL from the argument, from stdin (`-`) or from a file."""
     if file is None and sql != "-":
         return sql or ""
-    # Not click.Path(exists=True): its error does not name the option.
+    # Do not use click.Path(exists=True), because its error does not name the option.
     if file is not None and not os.path.isfile(file):
         what = "is not a file" if os.path.exists(file) else "does not exist"
         raise click.BadParameter(f"{file!r} {what}.", param_hint="--file")

@@ -29,8 +29,9 @@ COLUMNS = ("table", "ok", "sql_version", "log_version", "commits", "pending", "t
 @click.option(
     "--data",
     type=click.Choice(["files", "counts", "rows"]),
-    help="Also verify the data. files: every file exists with its size; counts: also, row counts "
-    "match the statistics; rows: also, every row equals what another reader of the log returns.",
+    help="Also verify the data. files: every file exists with its size; counts: in addition, row "
+    "counts match the statistics; rows: in addition, another reader of the log returns the same "
+    "rows.",
 )
 @click.option(
     "--engine", type=click.Choice(["duckdb", "spark"]), help="Read the data with this engine."

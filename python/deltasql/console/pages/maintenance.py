@@ -139,7 +139,7 @@ def _undo(catalog: Catalog, name: str, version: int, on_progress: OnProgress) ->
         latest = tx.snapshot(name).version
         if latest != version:
             raise TxnLogTransactionError(
-                f"version {version} of {name} is no longer the latest version: {latest} is",
+                f"version {version} of {name} is no longer the latest: version {latest} is",
                 help="A restore would also undo the later commits.",
             )
         tx.restore(name, version - 1)
