@@ -31,8 +31,8 @@ def test_results_within_their_limits_are_not_reported() -> None:
         (row("commit", 1.4, 1.0, 1.0), ["commit, sqlite: 1.40", "baseline"]),
         (row("middle commit", 700.0, 1000.0, 700.0), ["1.43", "baseline"]),
         (row("skipping", 140.0, 100.0, None), ["skipping, sqlite: 1.40", "baseline"]),
-        (row("commit", 3.1, 3.0, 1.0), ["commit, sqlite: 3.10", "recorded are 2.00"]),
-        (row("middle commit", 100.0, 100.0, 230.0), ["2.30", "recorded are 1.50"]),
+        (row("commit", 3.1, 3.0, 1.0), ["commit, sqlite: 3.10", "recorded value is 2.00"]),
+        (row("middle commit", 100.0, 100.0, 230.0), ["2.30", "recorded value is 1.50"]),
     ],
 )
 def test_ratio_outside_its_limit_is_reported(changed: dict[str, object], words: list[str]) -> None:
