@@ -219,7 +219,7 @@ class DeltasqlCatalog(SparkSystem):
         """Start another service, with a catalog of its own, so that the next read is the first."""
         if self._service is not None:
             self._service.stop()
-        # Spark keeps a catalog until the session ends, so every service needs another name.
+        # Spark keeps a catalog until the session ends, so every service needs a new catalog name.
         self._catalog = f"bench{uuid.uuid4().hex}"
         file = self._folder / f"{self._catalog}.json"
         self._service = Service(parse_uri(self.place).catalog().to_string()).start(file)

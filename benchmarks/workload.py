@@ -28,7 +28,7 @@ PARTITION_BY = ["day"]
 SKIPPING_COLUMNS = ("id", "code", "amount")
 ROWS_PER_FILE = 1000
 MODIFIED_MS = 1_760_000_000_000
-# Coprime to every size used, so that i -> i*STRIDE % n visits each slot once.
+# This number is coprime to every size used, so that i -> i*STRIDE % n visits each slot once.
 STRIDE = 617_039
 
 

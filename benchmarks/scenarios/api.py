@@ -47,7 +47,8 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _close_catalogs() -> None:
-    # Imported here, because `benchmarks.before_after` runs parts of this module with 0.1.0.
+    # Import it here, because `benchmarks.before_after` runs parts of this module with 0.1.0, in
+    # which `connect` has another module name.
     from deltasql.api.catalog.connect import close_all
 
     close_all()

@@ -24,7 +24,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# pip checks this, too; a copy of the source would fail when it loads the extension.
+# pip checks this, too. Without pip, a copy of the source would only fail when it loads the
+# extension.
 if sys.version_info < (3, 11):  # noqa: UP036
     raise ImportError(
         f"Python {sys.version_info[0]}.{sys.version_info[1]} is not supported: deltasql supports "
@@ -109,7 +110,7 @@ _NAMES_BY_MODULE = {
     ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-# Packages that are attributes of `deltasql`: `deltasql.exceptions.TableExistsError`.
+# Packages that can be used as attributes, as in `deltasql.exceptions.TableExistsError`.
 _PACKAGES = frozenset(
     {"aio", "api", "config", "exceptions", "model", "storage", "telemetry", "uri"}
 )

@@ -1,8 +1,9 @@
 """Named points of a commit, at which a test can pause, fail or kill the process.
 
-A hook does not change what the code does. Not every commit reaches every point. An append of one
-file to a table that this process has used before is one statement on PostgreSQL (`sending`, then
-`ratified`) and four on SQLite (`locked`, `sending`, `committing`, `ratified`).
+A hook does not change what the code does. Not every commit reaches every point. For example, an
+append of one file to a table that this process has used before is one statement on PostgreSQL,
+which only reaches `sending` and `ratified`. On SQLite, it reaches `locked`, `sending`, `committing`
+and `ratified`.
 
 >>> seen = []
 >>> with hooked(seen.append):

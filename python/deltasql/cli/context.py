@@ -128,7 +128,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logging(ctx: click.Context) -> None:
-    """Log to stderr according to the options; called again if options follow the command.
+    """Log to stderr according to the options. If options follow the command, this is called again.
 
     `--verbose` sets the level of deltasql's loggers only.
     """

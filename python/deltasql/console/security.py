@@ -101,7 +101,7 @@ class _Session:
 
 
 class AccessControl:
-    """Checks requests; it holds the token and the sessions that sign-ins started."""
+    """Checks requests; it stores the token and the sessions that sign-ins started."""
 
     def __init__(
         self,

@@ -95,7 +95,8 @@ def cutover(
 ) -> CutoverReport:
     """Make the database the authority of a table, and publish the table to all its targets.
 
-    With `fence`, the table is fenced, usually by the commit of the cutover.
+    With `fence`, the commit that enables in-commit timestamps also fences the table. If they are
+    enabled already, a separate commit fences the table.
     """
     was_fenced = fence and is_fenced(catalog.table(name).snapshot().protocol)
     report = cutting_over.cutover(

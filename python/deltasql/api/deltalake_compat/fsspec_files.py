@@ -18,7 +18,7 @@ _Local: Any = (
 
 
 class DeltaSqlFileSystem(_Local):  # type: ignore[misc]
-    """The local file system, in which a table's URI stands for the folder of its files."""
+    """The local file system; a table's URI is replaced by the folder of the table's files."""
 
     protocol = "deltasql"
 

@@ -31,8 +31,7 @@ def register() -> None:
     This also affects references that were imported before, and libraries that use deltalake:
     polars, daft, pandas and dask. A second call does nothing. `unregister` undoes it.
 
-    Raises:
-        UnsupportedReleaseError: `register` does not know this release of deltalake.
+    Raises: UnsupportedReleaseError: `register` does not support this release of deltalake.
 
     >>> import deltalake, tempfile, pyarrow as pa
     >>> register()
@@ -78,7 +77,7 @@ def _patch_all() -> None:
 
 
 def _divert(stock: tuple[str, str], ours_in: str, ours: str) -> None:
-    """Make a module call our function instead of deltalake's Rust function for `deltasql://`."""
+    """Make a module call our function for `deltasql://` URIs, instead of deltalake's in Rust."""
     module, name = import_module(stock[0]), stock[1]
     before = getattr(module, name)
 

@@ -73,7 +73,7 @@ def history_row(row: VersionRow) -> tuple[Any, ...]:
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """Add delta-spark's `predicate` to a merge, which records deltalake's `mergePredicate`."""
+    """Add delta-spark's `predicate` to the parameters of a merge, which have `mergePredicate`."""
     if "mergePredicate" in given:
         return {**given, "predicate": json.dumps([given["mergePredicate"]])}
     return given

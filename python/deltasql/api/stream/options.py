@@ -46,7 +46,7 @@ class TextOptions:
     """How error messages name the reader or writer that has these options."""
 
     def check_names(self, known: Iterable[str]) -> None:
-        """Raise if an option is unknown, because it would be ignored silently."""
+        """Raise if an option is unknown; otherwise the option would be ignored silently."""
         names = sorted(known)
         accepted = {each.lower() for name in names for each in (name, _ALIASES.get(name, name))}
         for name in self.given:
@@ -81,7 +81,7 @@ class TextOptions:
         return int(found)
 
     def timestamp(self, name: str) -> datetime | None:
-        """Return an option that is a timestamp, or None; without a zone it is UTC."""
+        """Return an option that is a timestamp, or None; a time without a zone is in UTC."""
         found = self.text(name)
         if found is None:
             return None

@@ -101,7 +101,9 @@ def _keep_refreshing(
 @click.command()
 @click.argument("table")
 @click.option(
-    "--fence", is_flag=True, help="Fence the table, too: delta-spark and DuckDB cannot write to it."
+    "--fence",
+    is_flag=True,
+    help="Also fence the table, so that delta-spark and DuckDB cannot write to it.",
 )
 @dry_run_option()
 @yes_option

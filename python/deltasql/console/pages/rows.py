@@ -24,7 +24,7 @@ _TIMEOUT_S = 20.0
 
 
 def show(request: PageRequest) -> Response:
-    """Show the rows of a version; the address has the filter, the order and the page."""
+    """Show the rows of a version; the URL contains the filter, the order and the page number."""
     inspect = request.catalog.inspect
     table = inspect.table(request.name)
     version = request.number("version", table.version)
@@ -72,7 +72,7 @@ def _query(table: TableSummary, version: int, where: str, sort: str, is_descendi
 
 
 def _read(request: PageRequest, sql: str, page: int) -> LimitedRows:
-    # One row more than a page shows whether there is a next page.
+    # Request one row more than a page has, to detect whether there is a next page.
     span = f"\nLIMIT {ROWS_PER_PAGE + 1} OFFSET {(page - 1) * ROWS_PER_PAGE}"
     limits = QueryLimits(shorten=MAX_CHARACTERS, interrupt=request.interrupt)
     result = request.catalog.query(

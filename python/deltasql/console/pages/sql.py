@@ -59,9 +59,9 @@ class Result:
 
 
 def show(request: PageRequest) -> Response:
-    """Show the editor with the query of the address; run it if a person opened the address.
+    """Show the editor with the query in the URL; run the query if a person opened the URL.
 
-    A link on a page of another site fills in its query, but does not run it.
+    A link on a page of another site only fills in the query.
     """
     site = request.http.headers.get("sec-fetch-site")
     if request.text("run") == "1" and request.text("sql") and site in ("none", "same-origin"):

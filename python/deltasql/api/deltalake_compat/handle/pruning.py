@@ -48,8 +48,7 @@ def pruning_of(filters: object, snapshot: Snapshot) -> str | None:
         condition = filters_to_condition(filters, snapshot.schema, snapshot.partition_columns)
     except TxnLogSchemaError:
         return None  # pyarrow raises the error
-    # `null NOT IN (...)` is true in pyarrow but null in SQL, so SQL would skip files with matching
-    # rows.
+    # `null NOT IN (...)` is true in pyarrow and null in SQL, so data skipping would lose rows.
     known = plain_condition(condition, snapshot.schema)
     if known is None or any(isinstance(each.this, exp.In) for each in known.find_all(exp.Not)):
         return None

@@ -131,7 +131,7 @@ class RawTable(OpenTable):
     def history(self, limit: int | None = None) -> Any:
         """Return the commitInfo of commits, newest first.
 
-        deltalake 1.6.1 and newer expect the current version and this list.
+        For deltalake 1.6.1 and newer, the result is a pair of the current version and this list.
         """
         wanted = None if limit is None else unsigned(limit)
         commits = [
