@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-# Its commands start after a loss; tests/migrate/test_runbook.py tests each of them.
+# The commands of this guide start with a lost catalog: tests/migrate/test_runbook.py runs them.
 OF_ITS_OWN = "docs/guides/disaster-recovery.md"
 PAGES = {
     str(page.relative_to(ROOT)): text

@@ -261,7 +261,7 @@ def _folder(place: str) -> Path:
 def test_metadata_name_is_the_name_that_the_user_set(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    """Neither the folder name nor the name in the catalog is used for it."""
+    """The metadata contains neither the folder name nor the name in the catalog."""
     for number, name in enumerate((None, "t1", "sales")):
         place = replace(catalog_uri.with_table(f"t{number}"), location=str(tmp_path / f"f{number}"))
         deltasql.write_deltalake(place.to_string(), pa.table({"id": [1]}), name=name)

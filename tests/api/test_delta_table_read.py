@@ -29,7 +29,7 @@ MAPPED_OR_DELETED = ("column_mapping", "mapped_partition", "deletion_vectors")
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    """Yield the lake of fixed tables; each table is built on first use."""
+    """Yield a catalog with the fixed set of tables of tests/oracles, each built on first use."""
     folder = tmp_path_factory.mktemp("lake")
     for uri in new_catalog_uri("sqlite", folder):
         with open_mirrored(uri, folder / "lake") as catalog:

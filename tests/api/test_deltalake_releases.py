@@ -16,7 +16,7 @@ from tests.pages import ROOT
 PACKAGE = ROOT / "python" / "deltasql"
 WINDOW = "1.3 or newer, before 1.7"
 REMEDY = "Run: pip install 'deltalake>=1.3,<1.7'"
-# A raw table of a release in which some methods changed, and private names are gone.
+# Simulates a release in which some methods of the raw table changed and private names are gone.
 CHANGED = """
 class RawDeltaTable:
     def vacuum(self, dry_run, retention_hours=None, purge=False): ...

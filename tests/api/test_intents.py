@@ -96,7 +96,7 @@ def test_conflict_deletes_only_the_files_of_the_failed_transaction(table: Catalo
 
 
 def test_failed_commit_deletes_its_files_without_intents(table: Catalog) -> None:
-    """If the database lost the intents, no vacuum would find the files."""
+    """The failed commit deletes its files, because without intents a vacuum would not find them."""
 
     def gone(point: str) -> None:
         if point == "locked":

@@ -114,7 +114,10 @@ def test_polars_creates_a_table(new_uri: str) -> None:
 def test_polars_query_plan_can_be_collected_in_another_process(
     uri: str, tmp_path: Path, start: str
 ) -> None:
-    """A plan made from a URI queries the catalog there; one made from a table reads only files."""
+    """In that process, a plan made from a URI queries the catalog.
+
+    A plan made from a table object already contains the files and does not open the catalog.
+    """
     source = uri if start else deltasql.DeltaTable(uri)
     plan = tmp_path / "plan.bin"
     plan.write_bytes(pickle.dumps(pl.scan_delta(source).select("id")))

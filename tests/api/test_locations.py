@@ -126,7 +126,7 @@ def test_nested_locations_are_rejected_unless_allowed(
 def test_table_in_the_folder_of_a_replica_is_rejected(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
-    """Even if nothing is published to it yet."""
+    """The folder is rejected even if nothing was published to the replica yet."""
     del sales
     replica = tmp_path / "copies" / "sales"
     replica.parent.mkdir()
@@ -301,7 +301,7 @@ def test_doctor_reports_shared_folders_of_an_earlier_release(
 
 
 def forget_location(catalog: Catalog, name: str) -> None:
-    """Leave a table as a process of 0.1.0 does that creates it after the upgrade."""
+    """Delete the location row of a table, which a process of 0.1.0 does not write."""
     with catalog.store.change() as (session, _):
         session.script(
             "DELETE FROM dl_table_locations WHERE table_id = "

@@ -36,7 +36,7 @@ class Cli:
 
 @pytest.fixture
 def cli(catalog_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Return the command line on an empty catalog; new tables go to the test's folder."""
+    """Return a Cli for an empty catalog; new tables are created in the test's folder."""
     return prepared(catalog_uri, tmp_path, monkeypatch)
 
 
@@ -55,7 +55,7 @@ def sales_in_sqlite(
 
 
 def prepared(uri: DeltaSqlUri, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Return the command line on a catalog that writes everything below a folder."""
+    """Return a Cli for a catalog that writes all its files below a folder."""
     monkeypatch.delenv("DELTASQL_URI", raising=False)
     monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(folder / "lake"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))

@@ -1,4 +1,4 @@
-"""`deltasql docs`: every page and error that a message names is there."""
+"""`deltasql docs` prints every page and every error that a message names."""
 
 from __future__ import annotations
 

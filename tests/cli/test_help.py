@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-# Commands to run before an example, in addition to a table `sales`.
+# Commands to run before an example. The table `sales` exists for every example.
 READY = {
     ("mirror", "targets", "remove"): "mirror targets add sales backup HERE/backup",
     ("table", "undrop"): "table drop sales --yes",
     ("undo",): "restore sales 0 --yes",
 }
 NEW = ("import", "follow", "rebuild", "init")
-# They print nothing to a terminal that is not interactive.
+# Commands that print nothing if the terminal is not interactive.
 WITHOUT_OUTPUT = (("serve",), ("ui",), ("shell",))
-# They run until they are stopped.
+# Commands that run until they are stopped.
 ENDLESS = (("serve",), ("ui",))
 
 

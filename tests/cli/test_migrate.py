@@ -39,7 +39,7 @@ def write(location: Path, *numbers: int) -> None:
 
 
 def ids(location: Path) -> list[int]:
-    # `scan`, because with pyarrow deltalake cannot read files that a log names by URL.
+    # Use `scan`: deltalake's pyarrow dataset cannot read files that a log names by URL.
     found = pa.table(deltalake.DeltaTable(str(location)).scan())
     return sorted(found["id"].to_pylist())
 

@@ -1,4 +1,4 @@
-"""Output formats: programs read back exactly what was printed."""
+"""Output formats: a program that parses the output gets back exactly the printed values."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def _send(end: socket.socket, data: bytes) -> bool:
 
 
 def _end(end: socket.socket) -> None:
-    # Closing alone would leave the other thread waiting in recv.
+    # Without `shutdown`, the other thread would still wait in `recv`.
     with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()

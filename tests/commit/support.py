@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# Processes forked from a server that has only imported modules: as clean as spawn, but faster.
-# There is one server, so the preload list serves all tests.
+# A fork server has only imported modules, so its children have no state of this process, and they
+# start faster than spawned processes. All tests share the server, so it preloads all their modules.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [

@@ -299,7 +299,7 @@ def wider_protocol(catalog: Catalog) -> Protocol:
 def test_second_commit_of_the_same_application_id_conflicts(
     table: Catalog, read_version: int | None
 ) -> None:
-    """Also for a blind append without a read version: the application id makes it idempotent."""
+    """Even a blind append conflicts, because its application transaction is already committed."""
     tx = table.begin()
     tx.stage_table("t", [file("ours"), SetTransaction("etl", 7)], read_version=read_version)
     commit(table, [file("theirs"), SetTransaction("etl", 7)])

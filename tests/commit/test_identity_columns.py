@@ -66,7 +66,7 @@ def test_threads_never_get_the_same_number(catalog: Catalog, step: int) -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def uri(request: pytest.FixtureRequest) -> DeltaSqlUri:
-    """A catalog that many processes may open; a DuckDB file belongs to one."""
+    """A catalog that many processes can open, so it is not a DuckDB file."""
     return request.getfixturevalue(f"{request.param}_uri")
 
 

@@ -79,7 +79,7 @@ def test_reject_replaces_the_commits_that_the_database_lacks(restored: Catalog) 
 
 
 def test_checkpoint_after_the_head_is_detected(restored: Catalog) -> None:
-    """The commit files that the backup lacks were cleaned up."""
+    """Only the checkpoint shows the later versions, because their commit files were deleted."""
     place = restored.table("t").location
     deltalake.DeltaTable(place).create_checkpoint()
     for version in range(HEAD):

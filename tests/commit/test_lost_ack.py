@@ -54,8 +54,8 @@ def proxy() -> Iterator[Proxy]:
 def proxied(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
     """The same catalog through the proxy, after a first commit.
 
-    From then on a blind append of one file is one statement; other commits run from BEGIN to
-    COMMIT.
+    After the first commit, a blind append of one file is one statement. All other commits are
+    transactions from BEGIN to COMMIT.
     """
     settings = {"retry": QUICK, "pool": {"timeout_s": 1}}
     with open_catalog(proxy.uri(direct.uri), **settings) as catalog:
@@ -64,7 +64,7 @@ def proxied(direct: Catalog, proxy: Proxy) -> Iterator[Catalog]:
 
 
 def two(name: str) -> list[AddFile]:
-    """Return two files, so that their commit runs from BEGIN to COMMIT."""
+    """Return two files, whose commit is a transaction from BEGIN to COMMIT."""
     return [file(f"{name}1"), file(f"{name}2")]
 
 
@@ -145,7 +145,7 @@ def test_outcome_is_unknown_when_the_server_stops_after_commit_was_sent(
     assert time.monotonic() - began < 20
     assert caught.value.txn_id == tx.txn_id
     assert caught.value.table == "t"
-    # The commit did happen: the transaction id in the error finds it.
+    # The commit was applied: the latest version has its transaction id.
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
 
 
@@ -163,7 +163,7 @@ def short_lock_timeout_role(direct: Catalog) -> Iterator[str]:
 def test_outcome_is_unknown_when_the_lookup_fails(
     direct: Catalog, proxy: Proxy, short_lock_timeout_role: str
 ) -> None:
-    """However later attempts fail, the one with the lost acknowledgement may have committed."""
+    """The attempt with the lost acknowledgement may have committed, however later attempts fail."""
     uri = replace(
         proxy.uri(direct.uri), user=short_lock_timeout_role, password=short_lock_timeout_role
     )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def uri(request: pytest.FixtureRequest) -> DeltaSqlUri:
-    """A catalog that many processes may open; a DuckDB file belongs to one."""
+    """A catalog that many processes can open, so it is not a DuckDB file."""
     return request.getfixturevalue(f"{request.param}_uri")
 
 
@@ -195,7 +195,7 @@ def open_fresh(barrier: Any, uri: DeltaSqlUri, number: int) -> str:
     return "ok"
 
 
-# Deletes against inserts
+# Concurrent rewrites and appends
 
 
 def test_concurrent_rewrites_never_lose_or_duplicate_files(uri: DeltaSqlUri) -> None:
@@ -247,7 +247,7 @@ def rewrite_or_append(barrier: Any, uri: DeltaSqlUri, number: int, kind: str) ->
 def test_slowest_process_commits_at_least_a_third_of_the_fastest(sqlite_uri: DeltaSqlUri) -> None:
     with open_catalog(sqlite_uri) as catalog:
         catalog.create_table("t", SCHEMA)
-        # A number of commits, not a duration: a busy machine would make too few.
+        # Run for a number of commits, because a busy machine makes too few commits in a fixed time.
         counts = values(run(append_until, [(sqlite_uri, n, 2_000) for n in range(6)]))
         assert catalog.table("t").version() == sum(counts)
         assert min(counts) * 3 >= max(counts), counts

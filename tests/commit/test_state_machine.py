@@ -43,7 +43,8 @@ NAMES = ("a", "b", "c")
 APPS = ("etl", "job")
 EXAMPLES = {"sqlite": (25, 25), "postgres": (15, 20), "duckdb": (6, 15)}
 
-# Shrinking a failure takes minutes on a real database: set DELTASQL_SEED to the printed seed.
+# A failure is shrunk only if DELTASQL_SEED is set to the printed seed, because shrinking takes
+# minutes on a real database.
 PHASES = tuple(Phase) if "DELTASQL_SEED" in os.environ else (Phase.generate,)
 
 data = st.data()

@@ -55,7 +55,8 @@ def suspended_writer(uri: DeltaSqlUri, phase: str) -> Iterator[Any]:
 
 
 def _wait_until_stopped(pid: int) -> int:
-    # It is a child of the fork server, so wait() is not possible: read its state from /proc.
+    # The process is a child of the fork server, so this process cannot wait() for it. Read its
+    # state from /proc instead.
     while True:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
             if stat.read().rpartition(")")[2].split()[0] == "T":

@@ -1,4 +1,4 @@
-"""A vacuum that claims the files of an open transaction: its commit fails as a whole."""
+"""If a vacuum claims files of an open transaction, the whole commit of the transaction fails."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ READS, WRITES, IMPORTS, MOVES = (
     "Cutover and rollback",
 )
 YES, REJECTED, DETECTED = "yes", "rejected", "not rejected, but detected"
-# Does not depend on the age of the reader: a table with so many files that it takes minutes.
+# A check of this table takes minutes, and its number of files tests nothing about a release.
 _LEFT_OUT = ("many_files",)
 
 
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A release, our tables, and a folder for its tables."""
+    """A release of deltalake, the tables of deltasql, and a folder for tables of the release."""
 
     release: Release
     lake: Lake

@@ -59,7 +59,7 @@ class Release:
         self._process = subprocess.Popen(
             [str(self.python), "-m", self.module],
             cwd=ROOT,
-            # PYTHONPATH may name the code of this tree.
+            # Without PYTHONPATH, which may name the code of this tree instead of the release.
             env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"RUST_LOG": "off"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

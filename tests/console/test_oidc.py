@@ -1,4 +1,4 @@
-"""Sign-in with OpenID Connect, with oidc-provider as a real provider in a process."""
+"""Sign-in with OpenID Connect; oidc-provider runs as a real provider in a separate process."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def test_error_page_names_a_provider_that_cannot_be_reached(shop: Catalog) -> No
         assert EXPIRED in client.get("/oidc/callback?code=1&state=2").text
         site.log_in()  # the token works without the provider
         assert client.get("/").status_code == 200
-        # Something answers, but it is no provider.
+        # The server at this address answers, but it is not a provider.
         wrong = OidcSettings(issuer=served.address, client_id="console")
         with serving(shop, oidc=wrong) as other:
             failed = httpx.get(f"{other.address}/oidc/login")

@@ -210,7 +210,7 @@ KEPT = [
     # NaN is the greatest double, and statistics may omit it.
     (leaf(">", "double", value="100"), stats("6.0", "9.0")),
     (leaf("=", "double", value="NaN"), stats("6.0", "9.0")),
-    # The microseconds after a truncated maximum.
+    # A maximum is truncated to milliseconds, so rows may have more microseconds than it shows.
     (
         leaf(">", "timestamp", value="2020-01-01T00:00:00.000500Z"),
         stats('"2020-01-01T00:00:00.000Z"', '"2020-01-01T00:00:00.000Z"'),

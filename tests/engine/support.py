@@ -46,7 +46,7 @@ def plan_for(
     options: WriteOptions | None = None,
     **fields: Any,
 ) -> WritePlan:
-    """Return a plan for writing files to a folder; `intended` collects the names of intents."""
+    """Return a plan for writing files to a folder; `intended` collects the files with an intent."""
     return WritePlan(
         location=str(location),
         storage=open_storage(str(location)),

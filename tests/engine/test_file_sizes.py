@@ -68,7 +68,7 @@ def test_sizes_of_files_in_a_bucket_are_found(
 def test_sizes_of_many_files_come_from_one_listing(
     s3_location: str, s3_options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when many files are missing, and in many partition folders."""
+    """One listing is enough even if many files are missing, or are in many partition folders."""
     monkeypatch.setattr(file_sizes, "_LISTED_FROM", 50)
     requested: list[str] = []
     size = ObjectStorage.size

@@ -31,7 +31,7 @@ from deltasql.engine.parquet import writer
 from deltasql.engine.parquet.writer import write_batches
 from tests.engine.support import listed, plan_for
 
-# A tenth of everything, so that few rows are many.
+# All limits are a tenth of the real ones, so that fewer rows reach them.
 writer._CHUNK_BYTES //= 10
 writer._CHUNK_OF_PARTITIONS_BYTES //= 10
 writer._SORT_MEMORY = "100MB"

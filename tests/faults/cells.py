@@ -101,7 +101,11 @@ def cells() -> Iterator[Cell]:
 
 
 def _shapes(fault: Fault, operation: Operation, name: str) -> list[tuple[int, Way]]:
-    """Return one table and two tables, one cold and one warm; an append to one table has both."""
+    """Return the numbers of tables and the ways of the cells of a fault.
+
+    A fault occurs in a commit to one table and in a commit to two tables, one in each way. An
+    append to one table is tested in both ways.
+    """
     turn = zlib.crc32(name.encode())
     one, two = (1, WAYS[turn % 2]), (2, WAYS[1 - turn % 2])
     found = [one, two]

@@ -88,8 +88,8 @@ def check_orphans(catalog: Catalog, tables: Sequence[str]) -> int:
     orphans = {table: on_disk(catalog, table) - _listed(catalog, table) for table in tables}
     for table, found in orphans.items():
         while found and (unknown := found - _intents(catalog, table)):
-            # The server may still execute a request of the killed client.
-            assert time.monotonic() < deadline, f"nobody knows of {unknown}"
+            # The server may still execute a request of the killed client, which changes intents.
+            assert time.monotonic() < deadline, f"neither a commit nor an intent has {unknown}"
             time.sleep(0.01)
     return sum(map(len, orphans.values()))
 

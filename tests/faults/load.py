@@ -152,7 +152,7 @@ def disagreements(seen: dict[str, pa.Table], outcomes: dict[str, Outcomes]) -> l
             problems.append(f"lost: {writer} {sorted(lost)}")
         if reappeared := set(outcomes[writer].failed) & found:
             why = {number: outcomes[writer].failed[number] for number in reappeared}
-            problems.append(f"failed, and there: {writer} {why}")
+            problems.append(f"rows of failed transactions exist: {writer} {why}")
     return problems
 
 

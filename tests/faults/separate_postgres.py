@@ -100,7 +100,8 @@ class OwnPostgres:
 @contextmanager
 def own_postgres() -> Iterator[OwnPostgres]:
     """Run a server within a block."""
-    # Not in the test's folder: if the tests run as root, PostgreSQL runs as another user.
+    # PostgreSQL may not be able to use the test's folder: if the tests run as root, it runs as
+    # another user.
     with tempfile.TemporaryDirectory(prefix="deltasql-pg-") as folder:
         server = OwnPostgres(Path(folder))
         try:

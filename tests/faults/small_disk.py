@@ -63,7 +63,7 @@ def small_disk(place: Path, size: str = "64m") -> Iterator[SmallDisk]:
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "deltasql-test", str(place)]
     mounted = subprocess.run(command, check=False, capture_output=True, text=True)
     if mounted.returncode != 0:
-        pytest.skip(f"to mount a disk is not allowed here: {mounted.stderr.strip()}")
+        pytest.skip(f"a file system cannot be mounted here: {mounted.stderr.strip()}")
     try:
         yield SmallDisk(place)
     finally:

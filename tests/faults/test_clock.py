@@ -52,7 +52,7 @@ def test_commit_timestamps_increase_with_any_clock(lake: Catalog, clock: Clock) 
     for number in range(COMMITS):
         clock.ahead_s = rng.choice((0, -YEAR_S, -3600, -1, 60, 3600, 86400, YEAR_S)) * rng.random()
         with lake.begin() as tx:
-            # Two paths: a commit of one file to one table takes the short one.
+            # A commit of one file to one table takes the fast path, the others the general one.
             tx.stage_table("t", [file(f"t{number}")])
             if number % 3 == 0:
                 tx.stage_table("u", [file(f"u{number}")])
@@ -66,7 +66,7 @@ def test_commit_timestamps_increase_with_any_clock(lake: Catalog, clock: Clock) 
         stock = deltalake.DeltaTable(table.location)
         assert stock.version() == table.version()
         in_history = [row["timestamp"] for row in reversed(stock.history())]
-        # The published log of a year ago may be cleaned up; SQL keeps it.
+        # Log cleanup may have deleted versions that seem a year old; SQL has all of them.
         assert in_history == timestamps[-len(in_history) :]
         for version in rng.sample(range(table.version() + 1), 5):
             timestamp = datetime.fromtimestamp(timestamps[version] / 1000, UTC)

@@ -53,7 +53,7 @@ BEYOND = pytest.mark.everything("more cells of the fault matrix")
 def lake(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Lake]:
-    """A catalog that is used for all faults, like that of a user."""
+    """One catalog for all faults, because a user's catalog also survives many of them."""
     folder = tmp_path_factory.mktemp("faults")
     for uri in new_catalog_uri(request.param, folder):
         yield uri, folder

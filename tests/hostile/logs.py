@@ -32,7 +32,7 @@ class HostileTable:
     lines: Sequence[bytes] = ()
 
     def write(self) -> str:
-        """Write it, with a data file of three rows that the log need not contain."""
+        """Write the table, with a data file of three rows that the log need not contain."""
         log = self.folder / "_delta_log"
         log.mkdir(parents=True)
         write_rows(self.folder / "real.parquet")

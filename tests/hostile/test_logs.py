@@ -331,7 +331,7 @@ print(most() - before)
 def test_decompression_bomb_in_a_checkpoint_uses_bounded_memory(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, column: str
 ) -> None:
-    """A text of four megabytes, repeated five hundred times, which compresses to almost nothing."""
+    """The checkpoint has a text of 4 MB five hundred times, which compresses to almost nothing."""
     table = good(*(added(f"f{number}.parquet", stats="{}") for number in range(500)))
     texts = {"stats": '{"numRecords":3,"x":"' + "x" * 4_000_000 + '"}', "path": "x" * 4_000_000}
     adds = table["add"].combine_chunks()
@@ -384,7 +384,7 @@ DEPTHS = {
 
 @pytest.mark.parametrize("name", DEPTHS)
 def test_deeply_nested_statistics_are_rejected(catalog: Catalog, tmp_path: Path, name: str) -> None:
-    """In a commit, in a checkpoint and in a transaction alike."""
+    """They are rejected in a commit, in a checkpoint and in a transaction."""
     stats, is_fine = DEPTHS[name]
     action = added("real.parquet", stats=stats)
     commit = HostileTable(tmp_path / "commit", actions=[action]).write()
@@ -417,7 +417,7 @@ HINTS = [
 def test_hostile_checkpoint_hints_are_ignored_or_rejected(
     catalog: Catalog, tmp_path: Path, hint: str
 ) -> None:
-    """deltalake cannot open some of them; a table that it cannot verify is not imported."""
+    """deltalake cannot open some of these logs; a table that it cannot verify is not imported."""
     source = checkpoint(tmp_path / "t", GOOD, hint)
     if output(lambda: catalog.import_table(source, name="t")) is None:
         assert catalog.table("t").version() == 1

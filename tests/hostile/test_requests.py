@@ -24,7 +24,7 @@ def backend() -> str:
 
 
 HOST = b"Host: localhost\r\nConnection: close\r\n"
-# Complete requests: the server must response.
+# Complete requests: the server must respond.
 WHOLE = [
     b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
     b"GET /tables/%ff%fe HTTP/1.1\r\n" + HOST + b"\r\n",
@@ -81,7 +81,7 @@ def send(address: tuple[str, int], request: bytes, *, ends: bool = False) -> byt
         contextlib.suppress(ConnectionError),
         socket.create_connection(address, timeout=60) as connection,
     ):
-        # A request that is rejected before it is sent completely still has an response.
+        # A request that is rejected before it is sent completely still gets a response.
         with contextlib.suppress(ConnectionError):
             connection.sendall(request)
         if ends:

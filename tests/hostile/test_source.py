@@ -25,7 +25,7 @@ FORBIDDEN = {
     "tempfile.mktemp",
     "subprocess.getoutput",
 }
-# The exception of a Spark worker returns to the driver of the same job, and only from there.
+# This data is an exception that a Spark worker sent to the driver of the same job.
 ALLOWED = {("migrate/importing/log_source.py", "pickle.loads")}
 
 

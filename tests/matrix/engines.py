@@ -29,10 +29,10 @@ DELTALAKE = (
 DELTALAKE_REFUSED = ("0.25.5", "1.2.1")
 PYTHON = ("3.11", "3.12", "3.13", "3.14")
 PYTHON_REFUSED = "3.10"
-# Releases that Maven Central has, for machines without them.
+# Python releases that Maven Central has, for machines on which they are not installed.
 CPYTHON = {"3.14": "3.14.3-1.5.13"}
-# The oldest release that works with a supported deltalake, and the newest one on the index, with
-# what else they need.
+# For each library, the oldest release that works with a supported deltalake and the newest one on
+# the package index, with the other packages that they need.
 LIBRARIES: dict[tuple[str, str], tuple[str, ...]] = {
     ("polars", "1.31.0"): (),
     ("polars", "2.1.0"): (),
@@ -92,14 +92,14 @@ def _python(release: str, folder: Path) -> dict[str, str]:
 
 
 def _old_deltalake(release: str, folder: Path) -> dict[str, str]:
-    """An older deltalake, which pip would not install, is named before anything is written."""
+    """Check that an old deltalake, which pip would not install, is rejected before any write."""
     python = environment("deltalake", release, "")
     _install(python, "--no-deps", f"deltalake=={release}")
     return _checks(python, folder, "refused_deltalake")
 
 
 def _old_python(folder: Path) -> dict[str, str]:
-    """An older Python is named by the installer, and by a copy of the source."""
+    """Check that the installer and a copy of the source reject an old Python by name."""
     interpreter = _interpreter(PYTHON_REFUSED)
     installed = _run(UV, "venv", "--quiet", "--python", interpreter, folder / "env")
     if installed.returncode:

@@ -139,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         return f"/storage/v1/b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
 
     def _insert(self, data: bytes, *, upload: str | None = None) -> None:
-        """Store an object; with an upload, respond as if that one was completed."""
+        """Store an object; with `upload`, respond as to the completion of this upload."""
         options = {"uploadType": "media", "name": self._key}
         if generation := self.headers.get("x-goog-if-generation-match"):
             options["ifGenerationMatch"] = generation

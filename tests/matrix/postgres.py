@@ -178,7 +178,7 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 def own(path: Path) -> None:
-    """Give a path to the user that runs the servers."""
+    """Make the user that runs the servers the owner of a path."""
     owner = _owner()
     if owner is not None:
         os.chown(path, owner, pwd.getpwuid(owner).pw_gid)

@@ -94,7 +94,7 @@ class Relay:
 
 
 def _close(end: socket.socket) -> None:
-    # Closing alone would leave the other thread waiting in recv.
+    # Without `shutdown`, the other thread would still wait in `recv`.
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()

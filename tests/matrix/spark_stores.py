@@ -81,7 +81,7 @@ def _run(connector: Connector, folder: Path) -> dict[str, str]:
 
 
 def _no_settings(address: str) -> dict[str, str]:
-    """Return none: deltasql passes its own options for S3 to Spark."""
+    """Return no settings, because deltasql passes its own options for S3 to Spark."""
     return {}
 
 
@@ -113,7 +113,7 @@ def _azure_jars() -> Path:
             [
                 *("mvn", "--quiet", "--batch-mode", "-f", "tests/spark/jars/azure.xml"),
                 *("dependency:copy-dependencies", "-DincludeScope=runtime"),
-                # pyspark contains these.
+                # pyspark already contains these libraries.
                 "-DexcludeGroupIds=commons-codec,commons-logging,org.apache.httpcomponents",
                 f"-DoutputDirectory={folder}",
             ],

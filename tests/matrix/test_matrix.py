@@ -1,4 +1,4 @@
-"""The matrix itself: its cells, its kept results, and the relay that loses responses."""
+"""The matrix itself: its cells, its stored results, and the relay that loses responses."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _INFO: dict[str, Any] = {"timestamp": 1_500_000_000_000, "operation": "WRITE", "
 
 
 def older_writers(place: Path) -> None:
-    """No commit info; null, missing and unknown fields; actions in any order."""
+    """A log without commit info; fields are null, missing or unknown, and actions in any order."""
     first, second, third = (_rows(place, name) for name in ("a b", "c", "d"))
     no_time = {"path": third["path"], "dataChange": True, "extendedFileMetadata": False}
     gone = {"path": first["path"], "deletionTimestamp": 1_500_000_100_000, "dataChange": True}

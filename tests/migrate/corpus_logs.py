@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plain(spark: SparkSession, place: Path) -> None:
-    """Only commits, with comments, a VARCHAR column and application transactions."""
+    """A log without checkpoints, with comments, a VARCHAR column and application transactions."""
     run(
         spark,
         place,
@@ -58,7 +58,7 @@ def classic_checkpoints(spark: SparkSession, place: Path) -> None:
 
 
 def many_part_checkpoint(spark: SparkSession, place: Path) -> None:
-    """A multipart checkpoint, and older commits cleaned up."""
+    """A multipart checkpoint; the older commits are deleted."""
     with configured(spark, {"spark.databricks.delta.checkpoint.partSize": "3"}):
         _fill(spark, place, "'delta.checkpointInterval' = '100'", commits=3)
         clean_up(spark, place)
@@ -66,17 +66,17 @@ def many_part_checkpoint(spark: SparkSession, place: Path) -> None:
 
 
 def v2_parquet_checkpoint(spark: SparkSession, place: Path) -> None:
-    """A V2 checkpoint in Parquet with several sidecars, and older commits cleaned up."""
+    """A V2 checkpoint in Parquet with several sidecars; the older commits are deleted."""
     _v2(spark, place, "parquet")
 
 
 def v2_json_checkpoint(spark: SparkSession, place: Path) -> None:
-    """A V2 checkpoint in JSON with several sidecars, and older commits cleaned up."""
+    """A V2 checkpoint in JSON with several sidecars; the older commits are deleted."""
     _v2(spark, place, "json")
 
 
 def typed_statistics(spark: SparkSession, place: Path) -> None:
-    """A checkpoint with statistics only as columns, and older commits cleaned up."""
+    """A checkpoint that has statistics only as columns; the older commits are deleted."""
     run(
         spark,
         place,
@@ -97,7 +97,7 @@ def typed_statistics(spark: SparkSession, place: Path) -> None:
 
 
 def deletion_vectors(spark: SparkSession, place: Path) -> None:
-    """Deletion vectors in separate files, two for one data file."""
+    """Deletion vectors in separate files; one data file has two vectors, one after the other."""
     run(
         spark,
         place,
@@ -124,7 +124,7 @@ def vectors_of_every_operation(spark: SparkSession, place: Path) -> None:
 
 
 def inline_vectors(spark: SparkSession, place: Path) -> None:
-    """The same with inline vectors, as other engines write them."""
+    """Inline deletion vectors, as other engines write them."""
     deletion_vectors(spark, place)
     for version in (2, 3):
         change_commit(place, version, lambda action: _inline(action, place))
@@ -134,7 +134,7 @@ def inline_vectors(spark: SparkSession, place: Path) -> None:
 
 
 def shallow_clone(spark: SparkSession, place: Path) -> None:
-    """Data files and vectors of another table, by absolute URL."""
+    """Data files and vectors of another table, which the log names by absolute URL."""
     source = place.with_name(f"{place.name} of é")
     run(
         spark,

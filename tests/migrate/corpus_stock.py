@@ -27,7 +27,7 @@ _STATS = '{"numRecords":2,"minValues":{"id":1},"maxValues":{"id":2},"nullCount":
 
 
 def every_operation(place: Path) -> None:
-    """Only commits, of every operation, with application transactions and custom metadata."""
+    """Commits of every operation, with application transactions and custom metadata."""
     _append(place, 0, partition_by=["p"], configuration={"delta.logRetentionDuration": "30 days"})
     for number in (1, 2):
         properties = CommitProperties(
@@ -54,7 +54,7 @@ def every_operation(place: Path) -> None:
 
 
 def vacuumed(place: Path) -> None:
-    """Data files of older versions deleted; the log is complete."""
+    """A complete log, although the data files of older versions are deleted."""
     for number in range(3):
         _append(place, number, partition_by=["p"])
     DeltaTable(place).delete("id < 3")
@@ -71,7 +71,7 @@ def checkpoints(place: Path) -> None:
 
 
 def cleaned_up(place: Path) -> None:
-    """A checkpoint, and the commits before it cleaned up."""
+    """A checkpoint; the commits before it are deleted."""
     for number in range(5):
         properties = CommitProperties(app_transactions=[Transaction("etl", number, 5)])
         _append(place, number, partition_by=["p"], commit_properties=properties)

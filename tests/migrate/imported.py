@@ -99,8 +99,8 @@ def assert_same_infos(source: Source, table: CatalogTable) -> None:
             info = infos[row.version]
             assert {**row.info.body(), "txnId": None} == {**info, "txnId": None}, row.version
             known = info.get("inCommitTimestamp")
-            # Without it, the file's modification time counts, or one millisecond after the previous
-            # commit.
+            # Otherwise the commit has the modification time of its file, but is at least one
+            # millisecond later than the previous commit.
             path = source.path / "_delta_log" / f"{row.version:020}.json"
             modified_ms = path.stat().st_mtime_ns // 1_000_000
             if known is None:

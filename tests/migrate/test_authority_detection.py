@@ -1,4 +1,4 @@
-"""The authority of a log, found from a log that was cleaned up, restored, rolled back or forced."""
+"""The authority of a log is detected after a cleanup, restore, rollback or import with force."""
 
 from __future__ import annotations
 

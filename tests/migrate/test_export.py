@@ -105,7 +105,7 @@ def test_export_without_data_names_files_by_url(
 
 
 def test_export_keeps_commit_timestamps(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> None:
-    """Also where readers use the modification times of the files."""
+    """This includes versions for which readers use the modification times of the files."""
     settings = {"table": {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}}
     with publish_history(sqlite_uri, tmp_path / "lake", **settings) as catalog:
         catalog.export_table("t", str(tmp_path / "copy"), with_data=True)

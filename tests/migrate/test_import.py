@@ -183,7 +183,7 @@ def test_import_is_rejected_when_sql_and_log_have_diverged(source: Path, catalog
     )
     assert failure.value.version == HEAD + 1
     assert catalog.table("events").version() == HEAD + 1
-    # Force resolves it.
+    # With force, the import replaces the table in SQL.
     replaced = catalog.import_table(str(source), force=True)
     assert (replaced.state, replaced.last_version) == ("replaced", HEAD + 2)
     assert [row.name for row in catalog.dropped()] == ["events"]
@@ -446,7 +446,7 @@ def test_options_out_of_range_are_rejected(
 def test_time_travel_uses_modification_times_of_commit_files(
     catalog_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
-    """As every reader does for a log without in-commit timestamps."""
+    """Every reader does so for a log without in-commit timestamps."""
     place = tmp_path / "lake" / "t"
     for number in range(4):
         deltalake.write_deltalake(place, pa.table({"id": [number]}), mode="append")

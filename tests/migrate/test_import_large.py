@@ -61,7 +61,7 @@ def test_damaged_checkpoint_of_a_large_table_is_a_warning(source: Path, catalog:
 def test_import_uses_a_later_checkpoint_if_file_rows_of_one_are_damaged(
     source: Path, catalog: Catalog
 ) -> None:
-    """Its other columns can be read: the damage shows only when the files are loaded."""
+    """Only the columns of files are damaged, which is found when these columns are loaded."""
     deltalake.DeltaTable(str(source)).create_checkpoint()
     forget_commits_below(source, CHECKPOINT)
     path = checkpoint_file(source)

@@ -236,7 +236,7 @@ def test_same_size_regroups_rows_into_tables_of_one_size() -> None:
 
 
 def test_tombstones_of_a_checkpoint_keep_their_partition(catalog: Catalog, source: Path) -> None:
-    """Also if the writer does not set `extendedFileMetadata`."""
+    """They keep it even if the writer does not set `extendedFileMetadata`."""
 
     def without_some_fields(actions: list[Any]) -> list[Any]:
         for action in actions:

@@ -38,7 +38,7 @@ SEEDS = [int(os.environ["DELTASQL_SEED"])] if "DELTASQL_SEED" in os.environ else
 
 
 class Interruption(BaseException):
-    """The end of a run at some step."""
+    """Raised to interrupt a run at some step."""
 
 
 class MixedWriters:

@@ -95,7 +95,7 @@ def test_rolled_back_log_can_be_imported(catalog: Catalog, other: Catalog, place
 def test_repeated_import_is_rejected_after_a_cutover_elsewhere(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
-    """The table can be written here, so it would have two authorities."""
+    """This catalog can write the table as well, so the table would have two authorities."""
     catalog.import_table(str(place))
     theirs(place, 11)
     other.import_table(str(place))
@@ -113,7 +113,7 @@ def test_repeated_import_is_rejected_after_a_cutover_elsewhere(
 def test_log_of_a_lost_catalog_is_taken_over_with_force(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
-    """The way that the help of the refused cutover names."""
+    """The help text of the refused cutover recommends this."""
     other.import_table(str(place))
     other.cutover(NAME)
     ours(other, 11)

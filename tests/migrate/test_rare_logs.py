@@ -93,7 +93,7 @@ def test_every_form_of_an_absolute_path_is_the_same_file(
 def test_live_file_is_removed_by_any_form_of_its_path(
     lake: Catalog, made: HandwrittenTable
 ) -> None:
-    """Also by a later commit that a repeated import loads."""
+    """The removal may be in a later commit, which a repeated import loads."""
     place = made.folder / "x.parquet"
     add = made.add("x.parquet", ROWS)
     add["add"]["path"] = str(place)
@@ -126,7 +126,7 @@ def test_commit_removes_a_file_of_a_checkpoint_with_another_path_form(
 def test_removals_find_files_stored_by_an_earlier_release(
     lake: Catalog, made: HandwrittenTable
 ) -> None:
-    """It computed path keys from the paths as written."""
+    """That release computed path keys from the paths as they are written in the log."""
     import hashlib
 
     place = str(made.folder / "x.parquet")
@@ -194,7 +194,7 @@ def test_log_with_repeated_transaction_ids_is_imported(
     assert len({row.txn_id for row in lake.table("t").history()}) == len(texts)
     txn_ids = {v: lines[0]["commitInfo"].get("txnId") for v, lines in encoded(lake).items()}
     assert txn_ids == dict(enumerate(texts))
-    # an import that continues, and one that is repeated
+    # Test an import that continues, and a repeated import.
     made.commit(info("same"), made.add("8.parquet", ROWS.slice(0, 1)))
     assert lake.import_table(made.path, name="t").state == "continued"
     assert lake.import_table(made.path, name="t").state == "up to date"
@@ -297,11 +297,11 @@ def test_unknown_keys_next_to_an_action_are_ignored_and_kept(
             if set(line) == {"commitInfo"}:  # added for a commit without commitInfo
                 continue
             assert {key: line[key] for key in BESIDE} == BESIDE, line
-    # a checkpoint cannot store them, which is not a difference
+    # A checkpoint cannot store unknown keys. Verification must not report this as a difference.
     lake.mirror.checkpoint("t")
     forget_commits_below(made.folder, 1)
     assert_verified(lake)
-    # an export contains them, too
+    # An export contains unknown keys, too.
     lake.export_table("t", str(tmp_path / "exported"))
     first = (tmp_path / "exported" / "_delta_log" / f"{0:020d}.json").read_text()
     assert first.count("futureThing") == 4

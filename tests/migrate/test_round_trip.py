@@ -91,7 +91,7 @@ def states(root: Path, versions: range) -> list[LogState]:
 def state(
     log: LogState, named: Callable[[str], str], vector: Callable[[DeletionVector], Any]
 ) -> dict[str, Any]:
-    """Return the state at a version, with files by the meaning of their paths."""
+    """Return the state at a version; a file has the same name however its path is written."""
     return {
         "metadata": log.metadata,
         "protocol": log.protocol,

@@ -116,7 +116,7 @@ def test_error_names_a_damaged_file(lake: Catalog, made: HandwrittenTable, name:
 def test_error_names_a_missing_or_damaged_file_of_a_table_mapped_by_id(
     lake: Catalog, made: HandwrittenTable
 ) -> None:
-    """Its footers are read first."""
+    """The footers of such files are read before the rows, to find the field ids."""
     fields = pa.schema([numbered("c", pa.int64(), 1)])
     rows = pa.Table.from_arrays([ROWS["id"].combine_chunks()], schema=fields)
     mode = {"delta.columnMapping.mode": "id"}

@@ -162,7 +162,7 @@ def test_float32_bounds_are_compared_as_float32(published_in_sqlite: Catalog) ->
 
 
 def test_differing_rows_are_shown(published_in_sqlite: Catalog) -> None:
-    """The same files, but the published log has another partition value for one of them."""
+    """The published log has another partition value for one file than the database."""
     location = published_in_sqlite.table("t").location
 
     def move(action: dict[str, Any]) -> None:

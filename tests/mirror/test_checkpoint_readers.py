@@ -38,7 +38,7 @@ VARIED = (
     *("typed_partitions", "string_partitions", "nested", "decimals", "primitives", "zoneless"),
     *("rewritten", "column_mapping", "deletion_vectors", "applications"),
 )
-# Without readers that cannot read the table from its commits either.
+# Leave out each reader that cannot read the table from its commits either.
 PAIRS = sorted({(name, reader) for name in VARIED for reader in READERS} - EXCUSES.keys())
 
 

@@ -96,7 +96,7 @@ def test_many_empty_commits_are_all_found_and_repaired(published: Catalog) -> No
 
 
 def test_empty_commit_after_the_head_is_removed(published: Catalog) -> None:
-    """SQL lost the commit too, so the file contains no rows that anybody knows."""
+    """SQL does not have the commit either, so nothing is lost with the empty file."""
     path = commit_path(published.table("t").location, HEAD + 1)
     path.write_bytes(b"")
     check_found_and_repaired(published, f"version {HEAD + 1} is empty")
@@ -107,7 +107,7 @@ def test_empty_commit_after_the_head_is_removed(published: Catalog) -> None:
 def test_imported_empty_commit_is_not_damage(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At any age; an empty file of another commit is damage."""
+    """The age of the commit does not matter. An empty file of any other commit is damage."""
     monkeypatch.setattr(quick_check, "NEWEST_COMMITS", 2)
     made = HandwrittenTable(tmp_path / "t")
     made.commit(PROTOCOL, metadata(column("id")))

@@ -1,4 +1,4 @@
-"""A commit has one encoding, from memory or read back from SQL, alone or in a span of versions."""
+"""A commit is encoded to the same bytes from memory and from SQL, alone and with other commits."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_file_added_again_has_the_same_encoding_in_memory_and_from_sql(lake: Lak
 
 
 def test_value_that_sql_changes_is_not_encoded_from_memory(lake: Lake) -> None:
-    """SQL converts keys that are not strings, so the publisher must encode the values in SQL."""
+    """SQL converts keys that are not strings, so the publisher must read the values from SQL."""
     odd = CommitInfo(operation="ODD", operation_parameters={1: (2, 3)})  # type: ignore[dict-item]
     done = lake.commit(odd)
     assert done.commit is not None

@@ -57,7 +57,8 @@ def matching_rows(conditions: list[str], rows: list[Row]) -> list[list[Row]]:
         for sql in conditions
     ]
     _DUCKDB.register("rows", pa.Table.from_pylist(rows, schema=ARROW))
-    # Not in WHERE: DuckDB would push parts of it down to Arrow, which lacks some comparisons.
+    # The conditions are in SELECT: DuckDB would push parts of a WHERE clause down to Arrow, which
+    # lacks some comparisons.
     matches = _DUCKDB.execute(f"SELECT {', '.join(f'({sql})' for sql in own)} FROM rows").fetchall()
     return [
         [row for row, match in zip(rows, matches, strict=True) if match[i]] for i in range(len(own))

@@ -98,7 +98,7 @@ def check_clones(folder: Path, build: Builder) -> None:
 
 @pytest.mark.one_database
 def test_clones_of_every_version_have_its_rows(tmp_path: Path) -> None:
-    """Partition values that need encoding, column mapping, deletion vectors, absolute paths."""
+    """The tables have encoded partition values, mapped columns, vectors and absolute paths."""
     check_each(SMOKE, lambda build: check_clones(tmp_path / build.__name__, build))
 
 
@@ -183,7 +183,7 @@ def test_clone_that_is_rolled_back_leaves_no_file(lake: Catalog, source: str) ->
 def test_intents_of_copied_files_are_recorded_before_the_copies_are_written(
     lake: Catalog, source: str
 ) -> None:
-    """So that a vacuum deletes them if the process is killed, and not while it runs."""
+    """A vacuum then keeps the copies while the process runs, and deletes them if it was killed."""
     seen: list[int] = []
 
     def look(phase: str) -> None:

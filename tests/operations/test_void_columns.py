@@ -103,7 +103,7 @@ def test_data_files_omit_void_columns(lake: Catalog) -> None:
 
 
 def test_every_operation_works_on_void_columns(lake: Catalog) -> None:
-    """Also where void is in a list, in a map or alone in a struct: the file stores nulls there."""
+    """Void can be in a list, in a map or alone in a struct, where the file stores nulls."""
     deltasql.write_deltalake(
         lake.uri.with_table("t").to_string(),
         rows(1, 2, 3, odd=True),
@@ -211,7 +211,7 @@ def test_void_columns_in_a_bucket_are_read_and_changed(
 
 
 def on_spark(spark: SparkSession, catalog: Catalog, name: str = "t") -> list[dict[str, Any]]:
-    # Not toArrow: pyspark's own cast fails for a list that contains void.
+    # Do not use toArrow: pyspark's own cast fails for a list that contains void.
     found = deltasql.spark.read(spark, catalog.uri.with_table(name).to_string())
     return [each.asDict(recursive=True) for each in found.orderBy("id").collect()]
 
@@ -258,7 +258,7 @@ def test_every_operation_on_void_columns_works_on_spark(
     assert on_spark(spark, lake) == ordered(wanted)
 
 
-@pytest.mark.everything("Spark, for what only stock deltalake and DuckDB have a form")
+@pytest.mark.everything("Spark, for void types that only deltalake and DuckDB can store")
 def test_spark_rejects_void_types_it_cannot_write(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", rows(1, 2, odd=True))

@@ -1,4 +1,4 @@
-"""The fixed set of tables, and the known failures of readers on them."""
+"""The fixed set: tables that every reader is tested with, and the known failures of readers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ READERS: Mapping[str, Callable[[], Reader]] = {
 _HIVE = "polars takes partition values from the names of folders, not from the log"
 _ABSOLUTE = "takes the absolute URI of a file for a path below the table"
 _FEATURES = "refuses the table feature by name"
-# These readers fail on such tables of any writer: with wrong rows or an error.
+# These readers return wrong rows or an error for such tables, whichever program wrote them.
 Excuses = Mapping[tuple[str, str], tuple[type[Exception], str]]
 EXCUSES: Excuses = {
     ("hive_null", "polars"): (AssertionError, _HIVE),

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 BEYOND = "delta-spark as a second opinion, beyond the smoke set"
 SMOKE = ("deletion_vectors",)
-# Tables whose versions differ by more than added rows; a read takes a second.
+# Tables whose versions differ by more than added rows. Only these are read at every version,
+# because a read takes a second.
 CHANGED = {
     *("rewritten", "evolved", "several_tables", "column_mapping", "rules"),
     *("deletion_vectors", "change_data", "applications"),
@@ -76,7 +77,7 @@ def test_delta_spark_reads_the_rows_of_every_version(
 
 @pytest.mark.everything(BEYOND)
 def test_delta_spark_reads_the_rows_of_many_files(lake: Lake, delta_spark: DeltaSpark) -> None:
-    """A tenth of them: delta-spark takes half a minute to open all."""
+    """The table has a tenth of the files: delta-spark takes half a minute to open all of them."""
     (table,) = lake.tables("many_files")
     for version in (1, 2):
         where = f"part = {version - 1}"

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.two_databases
 
 EXAMPLES = {"sqlite": 12, "postgres": 8, "duckdb": 5}
 STEPS = 12
-# Shrinking a failure takes minutes on a real database: it runs only with the printed seed.
+# A failure is shrunk only if DELTASQL_SEED is set to the printed seed, because shrinking takes
+# minutes on a real database.
 PHASES = tuple(Phase) if "DELTASQL_SEED" in os.environ else (Phase.generate,)
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from deltasql.uri import DeltaSqlUri
 
-# These runs check the tests themselves: they matter after a change of the tests or of deltalake.
+# The runs on stock deltalake check the tests themselves, so they are needed only after the tests or
+# deltalake have changed.
 _STOCK = "stock deltalake: its answers change only with its release"
 
 

@@ -1,4 +1,4 @@
-"""Complete error messages of deltalake with their prefixes: users' tests match them."""
+"""Error messages start like those of deltalake, because tests of users match the messages."""
 
 from __future__ import annotations
 

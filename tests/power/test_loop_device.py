@@ -113,7 +113,7 @@ def test_acknowledged_versions_survive_a_power_loss(device: Device, mode: str) -
             worker.kill()
             lines = worker.stdout.read().splitlines()
             worker.wait()
-    # Versions that it reported before it noticed the power loss count as well.
+    # Also check the versions that the process reported before it noticed the power loss.
     for line in lines:
         committed, published = map(int, line.split())
     with device.mounted():

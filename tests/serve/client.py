@@ -65,7 +65,7 @@ class Client:
 
 
 def write_file(begun: dict[str, Any], rows: pa.Table) -> dict[str, Any]:
-    """Write rows where a write may put them, and return the file for the commit."""
+    """Write rows to the folder of an open write, and return the file for its commit."""
     name = f"part-{uuid.uuid4()}.parquet"
     folder = Path(unquote(urlsplit(begun["folder"]).path))
     folder.mkdir(parents=True, exist_ok=True)

@@ -247,7 +247,7 @@ def test_every_version_lists_its_live_files(lake: Lake) -> None:
     for version, live in lake.versions.items():
         scan = lake.catalog.table("t").scan(version=version)
         assert set(scan.paths()) == live.keys()
-        # Without statistics, and otherwise the same columns.
+        # `to_read` has the same columns as `arrow`, except the statistics.
         to_read = scan.to_read
         assert to_read.combine_chunks().equals(
             scan.arrow.select(to_read.column_names).combine_chunks()

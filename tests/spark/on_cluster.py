@@ -107,8 +107,8 @@ def with_a_bad_task(
 ) -> DataFrame:
     """Return the same rows; the first attempt of the last task fails, dies or hangs.
 
-    It does so after it has passed its rows to the writer. Every attempt creates a marker file. With
-    `written`, the attempt first waits until this folder has a file of the task.
+    The attempt does so after it has passed its rows to the writer. Every attempt creates a marker
+    file. With `written`, the attempt first waits until this folder has a file of the task.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

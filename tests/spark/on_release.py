@@ -1,7 +1,8 @@
 """Checks deltasql with the PySpark of this environment: `python -m tests.spark.on_release`.
 
 `tests.spark.releases` runs it in an environment of every supported release. It prints one JSON
-object: check → "yes", from which release on Spark has the feature, or the error. A process has
+object, with the result of each check: "yes", the first release of Spark that has the feature, or
+the error. A process has
 classic Spark or Connect, so the checks on Connect are run by a second process with `--connect`.
 """
 

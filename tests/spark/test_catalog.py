@@ -181,7 +181,7 @@ def test_columns_are_added_renamed_and_dropped(lake: Catalog, sql: Any) -> None:
 def test_catalog_reads_the_rows_of_each_version(
     spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]
 ) -> None:
-    """Among the tables are mapped columns, deletion vectors and partitions of every type."""
+    """Some of the tables have mapped columns, deletion vectors or partitions of every type."""
     for written in make(lake):
         table = f"{name}.`{written.table.namespace}`.`{written.table.name}`"
         for version, expected in enumerate(written.states):

@@ -99,7 +99,7 @@ def metrics_of(lake: Catalog, name: str) -> dict[str, int]:
 
 
 def described(lake: Catalog, name: str) -> dict[str, Any]:
-    """Return what the last commit says about its operation, as far as files do not matter."""
+    """Return the operation of the last commit and its row counts, which do not depend on files."""
     info, metrics = lake.table(name).history(1)[0].info, metrics_of(lake, name)
     return {
         "operation": info.operation,
@@ -386,7 +386,7 @@ def test_failed_statement_leaves_no_files(lake: Catalog, sql: Any, tmp_path: Pat
 def test_update_of_all_rows_to_the_same_values_changes_none(
     spark: SparkSession, lake: Catalog, name: str, make: Callable[[Catalog], list[Written]]
 ) -> None:
-    """Among the tables are mapped columns, deletion vectors and partitions of every type."""
+    """Some of the tables have mapped columns, deletion vectors or partitions of every type."""
     for written in make(lake):
         table = f"{name}.`{written.table.namespace}`.`{written.table.name}`"
         column = written.table.snapshot().schema.names[0]

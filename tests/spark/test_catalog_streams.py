@@ -162,7 +162,7 @@ def test_streamed_copy_has_the_rows_of_the_table(
     make: Callable[[Catalog], list[Written]],
     tmp_path: Path,
 ) -> None:
-    """Among the tables are mapped columns, deletion vectors and partitions of every type."""
+    """Some of the tables have mapped columns, deletion vectors or partitions of every type."""
     for number, written in enumerate(make(lake)):
         table = f"{name}.`{written.table.namespace}`.`{written.table.name}`"
         copy = f"{name}.copies.copy{number}"

@@ -312,7 +312,7 @@ def test_query_succeeds_when_data_skipping_fails(
     [
         ("_COMPILER", "org.elsewhere.SimpleCompiler"),
         ("_CLASS", "deltasql.AnotherClass"),
-        # It exists, but has another constructor.
+        # This class exists, but has another constructor.
         ("_RELATION", "org.apache.spark.sql.execution.datasources.LogicalRelation"),
     ],
 )

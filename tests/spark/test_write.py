@@ -386,7 +386,7 @@ def test_file_statistics_cover_all_row_groups(
     # A Parquet footer does not record NaN, which is greater than all numbers.
     assert low["nan"] == 0
     assert not {"nan", "zero"} & {*high}
-    # Too long for the footer, all null, or a value that JSON cannot represent.
+    # Bounds are omitted if values are too long for the footer, all null, or not possible in JSON.
     assert not {"inf", "huge", "none"} & {*low, *high}
     place = lake.table("t").uri
     for condition, count in (

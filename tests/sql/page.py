@@ -11,7 +11,7 @@ START, END = "<!-- statements -->\n", "<!-- end of statements -->"
 
 
 def with_table(text: str) -> str:
-    """Return the page with the table between its two marks."""
+    """Return the page with a new table between the two marker comments."""
     before, _, rest = text.partition(START)
     return f"{before}{START}\n{_table()}\n{END}{rest.partition(END)[2]}"
 

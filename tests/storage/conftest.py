@@ -32,7 +32,7 @@ def s3_settings(s3_options: dict[str, str]) -> StorageSettings:
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Storage:
-    """An empty storage; as a URL, the name of its folder needs decoding."""
+    """An empty storage, in a folder whose name is percent-encoded in a URL."""
     if request.param == "store":
         settings = StorageSettings(options=STORE["options"], timeout_s=60, retries=2)
         return open_storage(f"{STORE['location']}/{uuid.uuid4().hex}/100%25 of it", settings)
@@ -40,7 +40,7 @@ def storage(
         settings = request.getfixturevalue("s3_settings")
         return open_storage(f"{request.getfixturevalue('s3_location')}/100%25 of it", settings)
     if request.param == "local with names":
-        # A file system that does not support unnamed files.
+        # Behave as on a file system that does not support unnamed files.
         monkeypatch.setattr(local_files, "_UNNAMED", 0)
     return open_storage(str(tmp_path / "100% of it"))
 

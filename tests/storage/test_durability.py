@@ -119,7 +119,7 @@ def test_new_folders_of_a_location_are_flushed(tmp_path: Path, flushed: list[str
 def test_spark_files_are_flushed_before_the_commit(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, tmp_path: Path, flushed: list[str]
 ) -> None:
-    """Includes the new folders; tests/power records the writes of the JVM."""
+    """The new folders are flushed too. tests/power records the writes of the JVM."""
     rows = spark.range(4).repartition(1)
     with (
         deltasql.connect(sqlite_uri, table={"data_root": f"{tmp_path}/lake"}) as catalog,

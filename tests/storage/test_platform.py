@@ -41,7 +41,7 @@ def test_package_is_imported_and_commits_without_unix_modules(tmp_path: Path) ->
 
 
 def test_only_the_platform_module_uses_unix_functions() -> None:
-    """`deltasql.storage.platform` replaces them elsewhere."""
+    """On other systems, `deltasql.storage.platform` replaces or leaves out these functions."""
     package = Path(__file__).parents[2] / "python" / "deltasql"
     names = ("fcntl", "os.register_at_fork", "os.pread", "os.pwrite", "os.uname", "os.O_CLOEXEC")
     found = [

@@ -131,7 +131,7 @@ def in_new_process(code: str, place: tuple[str, dict[str, str]]) -> str:
 def test_forked_child_that_is_first_to_use_an_object_store_works(
     s3_location: str, s3_options: dict[str, str]
 ) -> None:
-    """As in workers of PySpark, gunicorn and Airflow."""
+    """Workers of PySpark, gunicorn and Airflow are such processes."""
     code = """
         def write(number):
             storage.put(f"{number}", b"1")

@@ -67,7 +67,7 @@ def count(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Two databases: DuckDB executes the same statements as SQLite."""
+    """Run on two databases. DuckDB is left out: it executes the same statements as SQLite."""
     return str(request.param)
 
 

@@ -45,7 +45,7 @@ def opened(uri: DeltaSqlUri, folder: Path, **store: Any) -> Iterator[Catalog]:
 
 @pytest.fixture
 def admin(postgres_uri: DeltaSqlUri) -> Iterator[psycopg.Connection[Any]]:
-    """Another program with a session in the schema of the catalog."""
+    """A session in the schema of the catalog, as another program would have."""
     with psycopg.connect(
         os.environ["TEST_DATABASE_URL"], autocommit=True, application_name="a long report"
     ) as connection:

@@ -46,7 +46,7 @@ def connection(path: Path) -> Iterator[sqlite3.Connection]:
 def library() -> _core.SqliteLibrary:
     found = sqlite_connection._library()
     if found is None:
-        pytest.skip("this Python has SQLite inside of its module")
+        pytest.skip("the sqlite3 module of this Python contains SQLite itself")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Catalogs that deltasql 0.1.0 made, and processes of 0.1.0 that run during and after the upgrade.
+"""Catalogs that deltasql 0.1.0 created, and its processes that run during and after the upgrade.
 
 The wheel of 0.1.0 is compiled from its commit (`make baseline`) and installed in an environment of
 its own.

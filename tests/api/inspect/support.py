@@ -1,4 +1,4 @@
-"""Tables of files that do not exist, and lists read a page at a time."""
+"""Helpers: tables whose files do not exist, and reading all pages of a list."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def commit(catalog: Catalog, *actions: Any, table: str = "sales") -> int:
 
 
 def pages(call: Callable[..., Page[Any]], **options: Any) -> list[Any]:
-    """Everything a list holds, read a page at a time."""
+    """Read a list page by page and return all its items."""
     found, cursor = [], None
     while True:
         page = call(**options, cursor=cursor)

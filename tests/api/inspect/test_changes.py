@@ -1,4 +1,4 @@
-"""What changed between versions: columns, properties, files, rows; and what was published."""
+"""Changes between versions (columns, properties, files and rows), and published versions."""
 
 from __future__ import annotations
 

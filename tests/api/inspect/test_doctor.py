@@ -1,4 +1,4 @@
-"""`doctor` finds what is wrong, and changes nothing."""
+"""`doctor` finds the problems of a catalog, and changes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sales(catalog: Catalog) -> Catalog:
 
 
 def damage(catalog: Catalog, *statements: str) -> None:
-    """Change the database past the store."""
+    """Run SQL on the database directly, without the checks of the store."""
     with catalog.store.session() as session:
         session.begin()
         for each in statements:
@@ -247,7 +247,7 @@ class _ForbiddenStore(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Do not log requests."""
 
 
 def test_doctor_tries_an_unreachable_object_store_only_once(sqlite_uri: DeltaSqlUri) -> None:

@@ -77,7 +77,7 @@ def test_files_are_paged_in_every_order(
 def test_few_matching_files_among_many_are_each_listed_once_and_in_order(
     sales: Catalog, order: str, descending: bool
 ) -> None:
-    # Close together at one end, where the next page is near, and far apart at the other.
+    # The first 40 files match. After them, only every 900th file matches.
     days = ["rare" if n < 40 or n % 900 == 0 else "often" for n in range(2600)]
     many = [add(f"{n * 7919 % 2600:04}", day, n * 31 % 977, n) for n, day in enumerate(days)]
     commit(sales, *many)

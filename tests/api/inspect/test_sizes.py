@@ -1,4 +1,4 @@
-"""`catalog.inspect`: how much there is in tables, partitions and files, on every database."""
+"""`catalog.inspect`: sizes and row counts of tables, partitions and files, on every database."""
 
 from __future__ import annotations
 
