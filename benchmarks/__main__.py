@@ -69,7 +69,7 @@ def main() -> None:
 def run(scenarios: Sequence[str], folder: Path, *, quick: bool) -> None:
     """Run scenarios in sequence and save the results of each."""
     print_progress(f"{environment()['versions']}")
-    # Some containers set this; then every process compiles all modules that it imports.
+    # Some containers set this variable, with which every process compiles all imported modules.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with Workspace() as workspace:
         for name in [s for s in SCENARIOS if s in scenarios]:

@@ -135,8 +135,8 @@ class MirrorSettings(Section):
         ge=1,
         le=1_000_000,
         description="Number of versions between two checkpoints of a table without "
-        "`delta.checkpointInterval`. If it is not set, commits through deltalake's API write a "
-        "checkpoint every hundred commits, as deltalake does.",
+        "`delta.checkpointInterval`. Without this setting, commits through deltalake's API write "
+        "a checkpoint every hundred commits, as deltalake does.",
     )
     alert_lag_s: float = Field(
         default=60.0,
@@ -161,7 +161,10 @@ class MirrorSettings(Section):
         default=1.0, ge=0, le=3600, description="How long to wait after the first failed attempt."
     )
     max_backoff_s: float = Field(
-        default=300.0, ge=0, le=86_400, description="The wait doubles up to this limit."
+        default=300.0,
+        ge=0,
+        le=86_400,
+        description="The wait doubles after each failed attempt, up to this limit.",
     )
     lease_s: float = Field(
         default=30.0,
@@ -188,7 +191,10 @@ class RetrySettings(Section):
         default=5.0, ge=0, le=60_000, description="How long to wait after the first attempt."
     )
     max_backoff_ms: float = Field(
-        default=1000.0, ge=0, le=3_600_000, description="The wait doubles up to this limit."
+        default=1000.0,
+        ge=0,
+        le=3_600_000,
+        description="The wait doubles after each failed attempt, up to this limit.",
     )
     jitter: float = Field(
         default=0.5,
@@ -234,7 +240,7 @@ class StorageSettings(Section):
     )
     locations: dict[str, dict[str, SecretText]] = Field(
         default_factory=dict,
-        description="Options of locations with a prefix, which replace `options`: "
+        description="Options for locations below a prefix; they replace `options`. For example: "
         "`{'s3://archive': {'aws_region': 'eu-west-1'}}`. The longest prefix wins.",
     )
     timeout_s: float = Field(

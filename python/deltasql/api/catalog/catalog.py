@@ -566,8 +566,8 @@ class Catalog(BaseCatalog):
 
         Loads the rest of the log, compares it with the database, and then enables in-commit
         timestamps with one commit. This commit makes stock Delta writers fail when they write to
-        the table's path. With `fence`, the same commit fences the table, so that delta-spark and
-        DuckDB fail, too. If the call is interrupted, repeat it.
+        the table's path. With `fence`, the table is also fenced, so that delta-spark and DuckDB
+        fail, too. If the call is interrupted, repeat it.
         """
         # lazy import: needed once in the life of a table
         from deltasql.api.catalog import authority
