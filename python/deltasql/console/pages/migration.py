@@ -100,7 +100,9 @@ def _hand_over(request: PageRequest, title: str, work: _HandOver) -> Response:
     name = request.catalog.inspect.table(request.name).name
     expected = request.form.get("expected")
     if expected is not None and expected != _identity(request.catalog, name):
-        raise HTTPException(409, f"{name} is not what it was after the action: look at it first.")
+        raise HTTPException(
+            409, f"{name} has changed since the action, so the action was not undone. Check the table."
+        )
     is_check = request.form.get("check") == "yes"
     if not is_check and request.form.get("confirm") != "yes":
         return request.go(f"{_address(name)}?unconfirmed=1")
