@@ -109,7 +109,8 @@ def _default_location(catalog: BaseCatalog, namespace: str, name: str) -> str:
         database = Path(uri.database)
         root = str(database.with_name(f"{database.stem}_data"))
     base = join_location(root, namespace, name)
-    # A dropped table may still own the folder, and the files of two tables must not be mixed.
+    # The files of two tables must not be mixed, so choose a folder that no table owns, not even a
+    # dropped one.
     place, number = base, 1
     while tables_at(catalog.store.query, place):
         number += 1

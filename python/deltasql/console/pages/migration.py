@@ -101,7 +101,8 @@ def _hand_over(request: PageRequest, title: str, work: _HandOver) -> Response:
     expected = request.form.get("expected")
     if expected is not None and expected != _identity(request.catalog, name):
         raise HTTPException(
-            409, f"{name} has changed since the action, so the action was not undone. Check the table."
+            409,
+            f"{name} has changed since the action, so it was not undone: check the table first.",
         )
     is_check = request.form.get("check") == "yes"
     if not is_check and request.form.get("confirm") != "yes":
