@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     "--service",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the service file to this path, and give the path to Spark as an option. Spark finds "
-    "the default path, which depends on the catalog, without an option.",
+    help="Write the service file to this path, and give the path to Spark as an option. Spark "
+    "finds the default path, which depends on the catalog, without an option.",
 )
 @click.option(
     "--port",
