@@ -393,7 +393,7 @@ def test_overwrite_replaces_rows_that_match_a_condition(
     ]
     begun = client.begin(table)  # a client that does not check the rows
     files = [write_file(begun, pa.table({"id": [7]}))]
-    with pytest.raises(ServiceError, match="needs a client that checks the new rows"):
+    with pytest.raises(ServiceError, match="this client does not check the new rows"):
         client.call("write_commit", txn_id=begun["txn_id"], files=files, **body)
 
 
