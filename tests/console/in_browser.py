@@ -330,7 +330,7 @@ def test_expired_session_redirects_to_login(browser: Browser, shop: Catalog) -> 
             page.context.clear_cookies()
             # A request that a page sends in the background.
             page.evaluate("void fetchPart('/tables/orders/figures')")
-            page.wait_for_url("**/login")
+            page.wait_for_url("**/login?next=%2Ftables%2Forders")
             page.get_by_role("heading", name="Sign in").wait_for()
 
 
@@ -350,7 +350,7 @@ def test_user_of_a_provider_signs_in_and_out(
         page.fill("[name=password]", "any")
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Continue").click()
-        page.get_by_role("heading", name="Catalog").wait_for()
+        page.wait_for_url("**/tables/orders")  # the page that was asked for
         assert page.get_by_text("olga@example.com").is_visible()
         assert page.get_by_text("Writes allowed").is_visible()
         page.get_by_role("button", name="Sign out").click()

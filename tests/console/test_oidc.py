@@ -7,6 +7,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape, unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
@@ -22,6 +23,7 @@ from deltasql.console.server import serving
 from deltasql.exceptions import TxnLogConfigError
 from tests.console.conftest import TOKEN, Site
 from tests.console.test_actions import finished
+from tests.console.test_security import ELSEWHERE, leads_to_sign_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,9 +95,9 @@ def at_provider(address: str, user: str) -> str:
     return address
 
 
-def begin(site: Site) -> str:
-    """Start a sign-in and return the address at the provider."""
-    started = site.get("/oidc/login")
+def begin(site: Site, asked: str = "/") -> str:
+    """Start a sign-in from a page, and return the address at the provider."""
+    started = site.get(f"/oidc/login?{urlencode({'next': asked})}")
     assert started.status_code in (302, 303), started.text
     return started.headers["location"]
 
@@ -122,7 +124,7 @@ def test_roles_come_from_the_claim_and_are_enforced(shop: Catalog, issuer: str) 
     with console(shop, issuer) as site:
         assert site.served.token is None
         for path in ("/", "/tables/orders", "/sql", "/audit"):
-            assert site.get(path).headers["location"] == "/login"
+            assert leads_to_sign_in(site.get(path), path)
         assert site.get("/metrics").status_code == 401
         assert "/oidc/login" in site.get("/login").text
         assert "You are signed in as rita@example.com" in sign_in(site, "rita").text
@@ -236,6 +238,28 @@ def at_provider_refused(address: str) -> str:
     return address
 
 
+@needs_provider
+def test_sign_in_leads_to_the_page_that_was_asked_for(shop: Catalog, issuer: str) -> None:
+    with console(shop, issuer) as site:
+        asked = "/tables/orders/rows?order=id&desc=1"
+        page = site.get(site.get(asked).headers["location"]).text
+        link = unescape(page.split('href="/oidc/login')[1].split('"')[0])
+        assert dict(parse_qsl(link.removeprefix("?"))) == {"next": asked}
+        for wanted, found in (
+            (asked, asked),
+            ("/sql?q=" + "a" * 3000, "/"),  # too long for the cookie
+            *((text, "/") for text in ELSEWHERE[:6]),
+        ):
+            shown = open_callback(site, at_provider(begin(site, wanted), "rita")).text
+            assert f'content="0; url={escape(found)}"' in shown, wanted
+        # Another console, or this one after a restart, does not accept the cookie.
+        answer = at_provider(begin(site), "rita")
+        cookies = dict(site.client.cookies)
+    with console(shop, issuer) as site:
+        site.client.cookies.update(cookies)
+        assert EXPIRED in open_callback(site, answer).text
+
+
 @dataclass(frozen=True)
 class Later:
     """The clock of one module, some seconds ahead."""
@@ -289,7 +313,10 @@ def test_cookies_are_strict_and_secure_behind_tls(shop: Catalog, issuer: str) ->
         client.headers["Cookie"] = login.split(";")[0]
         signed_in = open_callback(site, at_provider(address, "rita"))
         assert signed_in.status_code == 200
-        session = signed_in.headers["set-cookie"]
+        cookies = signed_in.headers.get_list("set-cookie")
+        (deleted,) = [each for each in cookies if "Max-Age=0" in each]
+        assert deleted.startswith(f"{login.split('=')[0]}=")
+        (session,) = [each for each in cookies if each != deleted]
         assert {"HttpOnly", "Secure", "SameSite=strict"} <= set(session.split("; "))
 
 

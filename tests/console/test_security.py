@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from deltasql.console.security import HEADERS
 from deltasql.console.server import serving
 from tests.console.conftest import TOKEN, Site
 from tests.console.test_pages import PAGES
+from tests.each import check_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,26 @@ if TYPE_CHECKING:
 
 READS = [path for path in PAGES if path != "/login"]
 WRITES = [path.replace("{name}", "orders") for path, _ in WRITE]
+ELSEWHERE = (
+    *("//evil.example", "/\\evil.example", "\\\\evil.example", "/\t/evil.example", "/\n//evil"),
+    *(" //evil.example", "https://evil.example", "https:evil.example", "javascript:alert(1)"),
+    *("evil.example", "", "%2F%2Fevil.example", "/%5c/evil\\", "/\u2028//evil", "/ü", "/a b"),
+    *("/login", "/login?next=/sql", "/oidc/login", "/logout", "/" + "a" * 5000),
+)
+"""Texts that are not the address of a page of the console."""
+
+
+def leads_to_sign_in(answer: httpx.Response, path: str) -> bool:
+    """Return whether a page leads to the sign-in, which then leads back to the page."""
+    place = urlsplit(answer.headers["location"])
+    asked = dict(parse_qsl(place.query)).get("next", "/")
+    return not place.netloc and place.path == "/login" and asked == path
+
+
+def lands_at(site: Site, asked: str) -> str:
+    """Return where a sign-in with the token leads whose form asks for a page."""
+    form = {"token": TOKEN, "next": asked}
+    return str(site.post("/login", form).headers["location"])
 
 
 @pytest.fixture
@@ -132,7 +154,7 @@ def test_reads_need_the_token_on_a_public_address(shop: Catalog) -> None:
         site = Site(served, shop, client)
         assert served.token_to_read
         for path in ("/", "/tables/orders", "/sql", "/health"):
-            assert site.get(path).headers["location"] == "/login"
+            assert leads_to_sign_in(site.get(path), path)
         assert site.post("/sql", {"sql": "SELECT 1"}).headers["location"] == "/login"
         assert site.get("/metrics").status_code == 401
         given = {"Authorization": f"Bearer {TOKEN}"}
@@ -141,6 +163,54 @@ def test_reads_need_the_token_on_a_public_address(shop: Catalog) -> None:
         site.log_in()
         assert site.get("/tables/orders").status_code == 200
         assert site.post(WRITES[0]).status_code == 403
+
+
+def test_sign_in_leads_to_the_page_that_was_asked_for(shop: Catalog) -> None:
+    with (
+        serving(shop, token=TOKEN) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        site = Site(served, shop, client)
+        for path in ("/tables/orders", "/tables/orders/rows?order=id&part=rows", "/sql?q=a%20b%2F"):
+            wanted = path.replace("&part=rows", "").replace("%20", "+")
+            asked = site.get(path)
+            assert leads_to_sign_in(asked, wanted)
+            form = site.get(asked.headers["location"]).text
+            assert f'name="next" value="{wanted}"' in form
+            wrong = site.post("/login", {"token": "wrong", "next": wanted})
+            assert f'name="next" value="{wanted}"' in wrong.text  # a second attempt
+            assert lands_at(site, wanted) == wanted
+            assert site.get(path).status_code == 200
+            site.post("/logout")
+        assert site.post("/login", {"token": TOKEN}).headers["location"] == "/"
+
+
+def test_sign_in_leads_to_no_other_site(shop: Catalog) -> None:
+    with (
+        serving(shop, token=TOKEN) as served,
+        httpx.Client(base_url=served.address, timeout=60) as client,
+    ):
+        site = Site(served, shop, client)
+
+        def check(text: str) -> None:
+            assert lands_at(site, text) == "/"
+            shown = site.get(f"/login?{urlencode({'next': text})}").text
+            assert 'name="next" value="/"' in shown
+
+        check_each(ELSEWHERE, check)
+        for text in ("/%2F/evil.example", "/%5Cevil.example", "/@evil.example", "/..//evil"):
+            assert (
+                urlsplit(urljoin(served.address, lands_at(site, text))).netloc
+                == urlsplit(served.address).netloc
+            )
+        site.post("/logout")
+        for path in ("//evil.example", "/%2F/evil", "/%5Cevil.example"):
+            assert "evil" not in site.get(served.address + path).headers.get("location", "")
+
+
+def test_page_of_a_console_without_sign_in_links_to_the_form_and_back(site: Site) -> None:
+    shown = site.get("/tables/orders?x=1&y=2").text
+    assert f'href="/login?next={quote("/tables/orders?x=1", safe="")}%26y%3D2"' in shown
 
 
 @pytest.mark.parametrize(
@@ -165,7 +235,7 @@ def test_reads_need_the_token_if_a_host_name_or_token_is_set(
         assert served.is_reachable == ("names" in options)
         for host in ("localhost", *options.get("names", ())):
             shown = site.get("/tables/orders", headers={"Host": host})
-            assert shown.headers["location"] == "/login"
+            assert leads_to_sign_in(shown, "/tables/orders")
         assert site.get("/metrics").status_code == 401
         site.log_in()
         shown = site.get("/tables/orders")
@@ -217,7 +287,7 @@ def test_users_of_the_proxy_read_and_only_operators_write(shop: Catalog) -> None
     with behind_proxy(shop, allow_writes=True) as site:
         assert site.served.token is None
         for path in READS:
-            assert site.get(path).headers["location"] == "/login", path
+            assert leads_to_sign_in(site.get(path), path), path
         assert site.get("/metrics").status_code == 401
         assert site.client.post("/sql", data={"sql": "1"}).headers["location"] == "/login"
         assert all(site.client.post(path).status_code == 403 for path in WRITES)

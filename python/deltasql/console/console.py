@@ -48,6 +48,7 @@ from deltasql.console.security import (
     AccessControl,
     ProxySignIn,
     Role,
+    local_path,
     set_session_cookie,
 )
 from deltasql.console.values import cell, masked
@@ -211,7 +212,7 @@ class Console:
 
     def _check_reader(self, request: PageRequest) -> Response | None:
         if self.state.access.must_sign_in and request.visitor.role is None:
-            return request.go("/login")
+            return request.go(request.sign_in_page)
         return None
 
     def _check_bearer_token(self, request: PageRequest) -> Response | None:
@@ -295,7 +296,7 @@ def _sign_in(request: PageRequest) -> Response:
     """Start a session if the token is correct."""
     if not request.state.access.is_token(request.form.get("token", "").strip()):
         return request.page("login.html", 403, problem="Wrong token.")
-    response = request.go("/")
+    response = request.go(request.next_page)
     set_session_cookie(request.http, response, request.state.access.start_session())
     return response
 
@@ -305,7 +306,7 @@ def _send_to_provider(request: PageRequest) -> Response:
     oidc = request.state.access.oidc
     if oidc is None:
         raise HTTPException(404)
-    return _or_problem(request, lambda: oidc.begin(request.http))
+    return _or_problem(request, lambda: oidc.begin(request.http, request.next_page))
 
 
 def _sign_in_by_provider(request: PageRequest) -> Response:
@@ -319,11 +320,16 @@ def _sign_in_by_provider(request: PageRequest) -> Response:
         found = oidc.complete(request.http)
         # Answer with a page, not with a redirect: a redirect would continue a navigation from
         # another site, so browsers would not send the new cookie, which is SameSite=Strict.
-        response = request.page("signed_in.html", user=found.user)
+        response = request.page(
+            "signed_in.html", user=found.user, next_page=local_path(found.next_page)
+        )
         set_session_cookie(request.http, response, access.start_session(found.user, found.role))
         return response
 
-    return _or_problem(request, signed_in)
+    response = _or_problem(request, signed_in)
+    if response.status_code != 400:  # the answer belongs to the sign-in of this browser
+        oidc.forget(request.http, response)
+    return response
 
 
 def _or_problem(request: PageRequest, respond: Callable[[], Response]) -> Response:

@@ -1,16 +1,17 @@
 """Sign-in with OpenID Connect: the authorization code flow with PKCE, which Authlib runs.
 
 The session cookie is not sent when the provider sends the browser back, because it is
-`SameSite=Strict`. What the flow must remember (state, nonce, code verifier) is therefore kept here
-for ten minutes, under the id in a second cookie, which is `SameSite=Lax`.
+`SameSite=Strict`. What the flow must remember (state, nonce, code verifier, the page to open) is
+therefore in a second cookie, which is `SameSite=Lax`, signed, and valid for ten minutes. The
+console keeps nothing, so sign-ins that others begin do not end one. The cookie is deleted after
+one attempt, and the provider accepts each authorization code once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import secrets
-import threading
+import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,9 @@ try:
     from authlib.common.errors import AuthlibBaseError
     from authlib.integrations.base_client import MismatchingStateError, OAuthError
     from authlib.integrations.starlette_client import OAuth
+    from joserfc import jws
     from joserfc.errors import ExpiredTokenError, JoseError
+    from joserfc.jwk import OctKey
 except ImportError as missing:  # pragma: no cover - the extra is not installed
     raise MissingDriverError(driver="authlib", extra="oidc") from missing
 
@@ -36,8 +39,11 @@ if TYPE_CHECKING:
 
 CALLBACK = "/oidc/callback"
 _COOKIE = "deltasql_console_sign_in"
+_COOKIE_PATH = "/oidc"
+_SEAL = "HS256"
 _PENDING_S = 600
-_MAX_PENDING = 10_000
+_MAX_NEXT = 1000
+"""The most characters of an address in the cookie, which browsers limit to 4096 bytes."""
 _TIMEOUT_S = 10.0
 _MAX_TEXT = 200
 _SIGNATURES = ("RS", "PS", "ES", "Ed")
@@ -90,6 +96,8 @@ class SignedIn:
 
     user: str
     role: Role
+    next_page: str
+    """The page that was asked for before the sign-in."""
 
 
 class OidcSignIn:
@@ -97,8 +105,7 @@ class OidcSignIn:
 
     def __init__(self, settings: OidcSettings) -> None:
         self._settings = settings
-        self._pending: dict[str, tuple[float, dict[str, Any]]] = {}
-        self._guard = threading.Lock()
+        self._key = OctKey.generate_key(256)
         self._client = OAuth().register(
             "console",
             client_id=settings.client_id,
@@ -124,23 +131,22 @@ class OidcSignIn:
         """The claim that gives the role."""
         return self._settings.claim
 
-    def begin(self, request: Request) -> Response:
-        """Redirect the browser to the provider."""
-        login, flow = secrets.token_urlsafe(32), dict[str, Any]()
+    def begin(self, request: Request, next_page: str = "/") -> Response:
+        """Redirect the browser to the provider; `next_page` is opened after the sign-in."""
+        flow: dict[str, Any] = {}
         request.scope["session"] = flow
         address = f"{'https' if is_https(request) else 'http'}://{request.headers['host']}"
         response: Response = self._run(self._redirect(request, f"{address}{CALLBACK}"))
-        with self._guard:
-            if len(self._pending) >= _MAX_PENDING:
-                self._pending.pop(next(iter(self._pending)))
-            self._pending[login] = (time.monotonic() + _PENDING_S, flow)
+        if len(next_page) > _MAX_NEXT:
+            next_page = "/"
+        content = {"ends_at": time.monotonic() + _PENDING_S, "flow": flow, "next": next_page}
         response.set_cookie(
             _cookie(request),
-            login,
+            jws.serialize_compact({"alg": _SEAL}, json.dumps(content), self._key),
             httponly=True,
             secure=is_https(request),
             samesite="lax",
-            path="/oidc",
+            path=_COOKIE_PATH,
             max_age=_PENDING_S,
         )
         return response
@@ -151,25 +157,35 @@ class OidcSignIn:
         Raises SignInError if the sign-in was not started in this browser in the last ten minutes,
         if the provider refused it, or if the user may not use the console.
         """
-        flow = self._flow(request)
-        if flow is None:
+        begun = self._begun(request)
+        if begun is None:
             raise SignInError(400, EXPIRED)
-        request.scope["session"] = flow
+        request.scope["session"] = begun["flow"]
         claims = dict(self._run(self._claims(request)))
         if claims.get("email_verified") not in (True, "true"):
             claims.pop("email", None)  # the user may have entered the address of somebody else
         user = str(claims.get("email") or claims["sub"])[:_MAX_TEXT]
-        return SignedIn(user, self._role(user, claims))
+        return SignedIn(user, self._role(user, claims), begun["next"])
 
-    def _flow(self, request: Request) -> dict[str, Any] | None:
-        """Return the state of the sign-in that the cookie names; None if it has expired."""
-        given = request.cookies.get(_cookie(request), "")
-        with self._guard:
-            ends_at, flow = self._pending.get(given, (0.0, {}))
-            if ends_at < time.monotonic():
-                self._pending.pop(given, None)
-                return None
-        return flow
+    def forget(self, request: Request, response: Response) -> None:
+        """Delete the cookie of a sign-in that has ended."""
+        response.delete_cookie(
+            _cookie(request),
+            path=_COOKIE_PATH,
+            httponly=True,
+            secure=is_https(request),
+            samesite="lax",
+        )
+
+    def _begun(self, request: Request) -> dict[str, Any] | None:
+        """Return the content of the cookie; None if it has expired or is not from this console."""
+        try:
+            given = request.cookies.get(_cookie(request), "")
+            signed = jws.deserialize_compact(given, self._key, algorithms=[_SEAL])
+        except (JoseError, ValueError):
+            return None
+        content: dict[str, Any] = json.loads(signed.payload)
+        return content if content["ends_at"] >= time.monotonic() else None
 
     def _run(self, work: Any) -> Any:
         """Run the client of Authlib, which is asynchronous, in this thread."""

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from deltasql.console.jobs import Jobs
-from deltasql.console.security import Role
+from deltasql.console.security import Role, local_path
 from deltasql.engine.query_limits import Interrupt
 from deltasql.exceptions import redact
 
@@ -125,6 +125,17 @@ class PageRequest:
         """Return a field of the form, or a query parameter if no form was sent."""
         found = self.form if self.http.method == "POST" else self.http.query_params
         return found.get(name, default)
+
+    @property
+    def next_page(self) -> str:
+        """The page that was asked for before the sign-in."""
+        return local_path(self.given("next", "/"))
+
+    @property
+    def sign_in_page(self) -> str:
+        """The page for signing in, which then leads to the page of this request."""
+        asked = local_path(self.with_parameters()) if self.http.method == "GET" else "/"
+        return "/login" if asked == "/" else f"/login?{urlencode({'next': asked})}"
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Render a page."""

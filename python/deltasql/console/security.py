@@ -11,6 +11,7 @@ the console's own style sheet and scripts.
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import threading
 import time
@@ -45,6 +46,22 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+
+
+_LOCAL = re.compile(r"/(?![/\\])[!-\[\]-~]*")
+"""A path without backslashes, spaces and control characters, which browsers read in other ways."""
+_SIGN_IN = ("/login", "/logout", "/oidc")
+_MAX_PATH = 4000
+
+
+def local_path(given: str) -> str:
+    """Return a path of this console, with its query; `/` for text that could lead elsewhere.
+
+    >>> local_path("/tables/orders?tab=1"), local_path("//evil.example"), local_path("/\\\\evil")
+    ('/tables/orders?tab=1', '/', '/')
+    """
+    is_local = len(given) <= _MAX_PATH and _LOCAL.fullmatch(given) is not None
+    return given if is_local and not given.startswith(_SIGN_IN) else "/"
 
 
 class Role(StrEnum):
