@@ -183,7 +183,7 @@ def test_commit_file_is_deleted_only_after_its_checkpoint_is_durable(recorded: R
 def test_deltalake_reads_the_worst_states_after_a_power_loss(
     recorded: Recorded, tmp_path: Path
 ) -> None:
-    """The states are those after the last publish of each location, with few and many names."""
+    """It reads the states at the last publish of each location with the fewest and most names."""
     last = {
         call.path.split("|")[1]: number
         for number, call in enumerate(recorded.calls)

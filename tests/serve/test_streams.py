@@ -199,7 +199,7 @@ def test_error_names_a_stream_column_or_option_that_the_table_does_not_accept(
         client.call("write_begin", namespace="default", name="t", stream=stream)
 
     for field, options, message in (
-        ({"name": "idd", "type": "long"}, {}, "a column 'idd', and t has not"),
+        ({"name": "idd", "type": "long"}, {}, "a column 'idd', which t does not have"),
         (
             {"name": "id", "type": "string"},
             {},

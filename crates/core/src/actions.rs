@@ -1,7 +1,7 @@
 //! Delta's actions as Rust types, and their JSON form.
 //!
 //! Unknown fields are stored in `extra`, and unknown kinds of actions in `Unknown`. If the line of
-//! an action has other keys beside the action, which readers must ignore, they are stored in
+//! an action has other keys next to the action, which readers must ignore, they are stored in
 //! `extra` under the key `BESIDE`.
 use std::borrow::Cow;
 use std::fmt;

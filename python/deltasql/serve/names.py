@@ -21,14 +21,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def table_name(body: Mapping[str, Any], key: str = "name") -> str:
-    """Return the table name in a request, as `catalog.table` takes it."""
+    """Return the table name in a request, in the form that `catalog.table` accepts."""
     return join_table_name(str(body["namespace"]), str(body[key]))
 
 
 def snapshot_of(catalog: Catalog, body: Mapping[str, Any]) -> Snapshot:
     """Return the table of a request at its version or timestamp, by default the latest version.
 
-    If the request has the id of a table, the table must be the same.
+    If the request contains a table id, the table with this name must have this id.
     """
     name = table_name(body)
     table = catalog.table(name)

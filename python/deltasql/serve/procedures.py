@@ -94,7 +94,7 @@ class Call:
         return s.TableRef((self._namespace, *parts) if len(parts) == 1 else parts)
 
     def statement(self) -> s.Statement:
-        """Return the statement that the argument `statement` is."""
+        """Parse the argument `statement`, and return the statement."""
         found: Any = parse_statement(self.required("statement"))
         is_clone = isinstance(found, s.CreateTable) and found.clone is not None
         if not (is_clone or isinstance(found, _EXECUTED)):

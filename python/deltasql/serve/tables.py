@@ -70,7 +70,7 @@ def unchanged_stage(
     """Return the table of a request as a transaction sees it.
 
     Raise if a statement of the transaction has changed what the client knows about the table. With
-    `more_columns`, new columns after the known ones are no such change.
+    `more_columns`, new columns after the known columns are allowed.
     """
     stage, known = stage_of(tx, body), body.get("known")
     if known is None:
@@ -86,12 +86,12 @@ def unchanged_stage(
     raise TableChangedError(
         f"the columns or the row tracking of {stage.name} changed after the statement was analysed",
         table=stage.name,
-        help="Run the statement again. Make a DataFrame again from the table.",
+        help="Run the statement again. For a DataFrame, read the table again first.",
     )
 
 
 def _begins_with(data_type: DataType, known: DataType) -> bool:
-    """Return whether a type is another one, or has only more fields at the end of structs."""
+    """Return whether a type equals a known type, except for new fields at the end of structs."""
     if isinstance(data_type, StructType) and isinstance(known, StructType):
         return len(data_type.fields) >= len(known.fields) and all(
             field.name == other.name and _begins_with(field.type, other.type)

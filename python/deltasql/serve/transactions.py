@@ -109,7 +109,7 @@ class Transactions:
     def _committed_before(self, txn_id: str) -> pa.Table:
         """Look up a transaction that this service does not have."""
         tables = self._catalog.tables()
-        # With locks on the tables, a commit that another process has sent ends first.
+        # The locks make this wait until a commit that another process has sent has ended.
         with self._catalog.store.change([each.row.table_id for each in tables]) as (session, _):
             rows = session.query("group_members", txn_id=txn_id)
         if not rows:

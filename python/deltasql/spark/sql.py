@@ -256,7 +256,7 @@ def replace_sql(spark: SparkSession, handle: Handler) -> None:
 
 
 def run_if_concerned(spark: SparkSession, text: str, parameters: Parameters) -> DataFrame | None:
-    """Run a statement that changes or reads tables of the session's catalog; otherwise None."""
+    """Run a statement about tables of the session's catalog; return None for all others."""
     if concerns_catalog(spark, text, parameters):
         return sql(spark, text, parameters)
     return _run_elsewhere(spark, text, parameters)

@@ -141,7 +141,7 @@ class StreamWriter:
                 try:
                     self._commit(catalog, df, batch_id)
                 except CommitConflictError:
-                    # The other commit may be this batch, by an earlier driver that still runs.
+                    # An earlier driver of the stream may still run and have committed this batch.
                     if self._is_done(catalog, batch_id):
                         return
                     if attempt == self.attempts:

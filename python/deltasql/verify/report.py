@@ -85,7 +85,7 @@ class Difference(Report):
 
 @dataclass(slots=True)
 class Differences:
-    """A list of differences; of each kind, only the first `keep` are kept, the others counted."""
+    """A list of differences: the first `keep` of each kind, and the number of all others."""
 
     keep: int = 100
     counts: Counter[str] = field(default_factory=Counter)

@@ -1,9 +1,9 @@
 """The request `aggregate`: count, min and max of each partition, from the statistics of the files.
 
-The result must be the one that a query over the rows has. So there is none if a file has a deletion
-vector, or lacks a statistic. The bounds of integers and dates are exact. The bounds of other types
-are not: strings may be truncated, timestamps and decimals rounded, floats ignore NaN, and other
-writers disagree about booleans.
+The result must equal the result of a query over the rows. So the files must be read if one of them
+has a deletion vector or lacks a statistic. The bounds of integers and dates are exact. The bounds
+of other types are not: strings may be truncated, timestamps and decimals rounded, floats ignore
+NaN, and other writers disagree about booleans.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def aggregated(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of each partition, and the count, min and max of columns.
 
     The response says `is_exact: false`, and nothing else, if the files must be read. The filters
-    only skip files: a partition in the response may not match them.
+    only skip files, so the response may contain a partition without a matching row.
     """
     if body.get("read_in") is not None:  # a scan adds what is read to the transaction's read set
         return {"is_exact": False}

@@ -1,8 +1,8 @@
 """The files that versions changed, as a response for Spark's Parquet reader.
 
-Versions can have different partition columns, and change data has a column more. So every schema
-of the response comes with its own partition columns. In a change feed, the columns that are the
-same for all rows of a file are partition columns too.
+Versions can have different partition columns, and files of change data have an additional column.
+So every schema of the response comes with its own partition columns. In a change feed, the columns
+that are the same for all rows of a file are partition columns too.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def planned(
 def _first_files(listed: pa.Table, rows: int) -> pa.Table:
     """Return the first files that have a number of rows in total.
 
-    A file with a deletion vector, or without statistics, may have no rows.
+    A file with a deletion vector or without statistics counts as empty: it may have no rows.
     """
     vectors = pc.fill_null(listed["deletion_vector"].cast(pa.string()), "")
     counts = pc.if_else(pc.equal(vectors, ""), pc.fill_null(listed["num_records"], 0), 0)

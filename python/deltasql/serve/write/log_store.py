@@ -75,9 +75,10 @@ def _managed_table(catalog: Catalog, body: Mapping[str, Any]) -> TableRow | None
         return None  # deltasql has no tables at such locations
     for table in tables_at(catalog.store.query, location):
         is_hidden = table.dropped_at_ms is not None or table.is_loading
-        # The log of a followed table decides its commits, so its writers write to the log.
+        # For a followed table, the log is the authority: other writers commit to it directly.
         if not is_hidden and not table.is_following:
-            catalog.has_log_store = True  # a fence would stop these jobs, so `fence` warns
+            # A fence would stop the delta-spark jobs that send such requests: let `fence` warn.
+            catalog.has_log_store = True
             return table
     return None
 

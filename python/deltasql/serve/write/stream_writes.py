@@ -93,7 +93,7 @@ def stream_positions(stage: TableStage, body: Mapping[str, Any]) -> dict[str, An
         known = stage.schema.find(field.name)
         if known is None:
             raise TxnLogSchemaError(
-                f"the stream has a column {field.name!r}, and {stage.name} has not",
+                f"the stream has a column {field.name!r}, which {stage.name} does not have",
                 table=stage.name,
                 column=field.name,
                 help=f"{nearest(field.name, list(stage.schema.names))}Drop the column from the "

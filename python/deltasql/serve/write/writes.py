@@ -206,7 +206,7 @@ class Writes:
             try:
                 versions = tx.commit() if shared is None else {}
             except CommitConflictError:
-                # The other commit may be the same batch, by a driver that still runs.
+                # An earlier driver of the stream may still run and have committed this batch.
                 if batch is None or not batch.is_in(self._catalog.table(write.table).snapshot()):
                     raise
                 versions = {}
@@ -258,7 +258,7 @@ class Writes:
         store = self._catalog.store
         rows = store.query("group_members", txn_id=txn_id)
         if not rows and self._catalog.exists(table):
-            # With the lock on the table, a commit that is still running ends first.
+            # The lock makes this wait until a running commit to the table has ended.
             with store.change([self._catalog.resolve(table, fresh=True).table_id]) as (session, _):
                 rows = session.query("group_members", txn_id=txn_id)
         if not rows:

@@ -38,7 +38,7 @@ class SourceOptions(TextOptions):
             uri = parse_uri(self.catalog).with_table(name, namespace)
         else:
             raise TxnLogUriError(
-                f"format('deltasql') has no table in {path!r}",
+                f"format('deltasql') needs the name or the URI of a table, not {path!r}",
                 help="Give a URI, as in .load('deltasql://sqlite//lake/meta.db?table=sales'), or "
                 "call deltasql.spark.register(spark, catalog) and give the table's name.",
             )

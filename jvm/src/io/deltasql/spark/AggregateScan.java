@@ -103,7 +103,7 @@ final class AggregateScan implements LocalScan, TableRead {
         return found;
     }
 
-    /** Return the column that an expression is; null for a nested column or another expression. */
+    /** Return the name of a column; null for a nested column and for any other expression. */
     private static String column(DeltaSqlTable table, Expression expression) {
         return expression instanceof NamedReference reference && reference.fieldNames().length == 1
             && Arrays.asList(table.schema().fieldNames()).contains(reference.fieldNames()[0])

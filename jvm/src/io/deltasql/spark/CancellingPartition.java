@@ -4,5 +4,5 @@ import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 
-/** All files that a version added and removed; a row that is in both kinds is not a change. */
+/** The files that a version added and removed. A row in files of both kinds is not a change. */
 record CancellingPartition(List<FilePartition> parts) implements InputPartition {}

@@ -53,7 +53,7 @@ final class CancellingReader implements PartitionReader<InternalRow> {
             }
         }
         others = UnsafeProjection.create(CollectionConverters.asScala(kept).toSeq());
-        // A row is joined of the other columns and the change type.
+        // A row to return consists of the other columns, followed by the change type.
         names.add(CHANGE_TYPE);
         returned = new ProjectingInternalRow(columns, ArraySeq.unsafeWrapArray(
             (Object[]) Arrays.stream(columns.fieldNames()).map(names::indexOf)
@@ -78,7 +78,7 @@ final class CancellingReader implements PartitionReader<InternalRow> {
         return true;
     }
 
-    /** Return how often each row was inserted more than deleted. */
+    /** Return for each row how many more times it was inserted than deleted. */
     private Map<UnsafeRow, long[]> counted() throws IOException {
         Map<UnsafeRow, long[]> found = new LinkedHashMap<>();
         for (PartitionReader<InternalRow> reader : readers) {

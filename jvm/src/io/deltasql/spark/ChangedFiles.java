@@ -32,7 +32,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * version whose rows cancel out are read by one task, with all columns.
  */
 final class ChangedFiles {
-    /** The key of a PartitionedFile's own value for the number of its group. */
+    /** The key under which a PartitionedFile has the number of its group. */
     static final String GROUP = "deltasql.group";
 
     private final List<JsonNode> lines;

@@ -84,7 +84,7 @@ public class DeltaSqlCatalog
         return name;
     }
 
-    /** Say what columns of tables can have, and constraints, which Spark has since 4.1. */
+    /** Return the capabilities of this catalog that the running release of Spark knows. */
     @Override
     public Set<TableCatalogCapability> capabilities() {
         return Arrays.stream(TableCatalogCapability.values())
@@ -442,7 +442,7 @@ public class DeltaSqlCatalog
 
     // Procedures and transactions
 
-    /** Return a procedure in the namespace `system`; the service knows which ones there are. */
+    /** Return a procedure in the namespace `system`; the service has the list of procedures. */
     @Override
     public UnboundProcedure loadProcedure(Identifier ident) {
         for (ServiceProcedure each : procedures(ident.namespace())) {
@@ -470,7 +470,7 @@ public class DeltaSqlCatalog
         return found;
     }
 
-    /** Return a catalog of the same name for one statement, which a transaction of its own has. */
+    /** Return a catalog of the same name for one statement that has its own transaction. */
     DeltaSqlCatalog forStatement(String transaction, Runnable end) {
         DeltaSqlCatalog found = new DeltaSqlCatalog();
         found.name = name;
@@ -479,7 +479,7 @@ public class DeltaSqlCatalog
         return found;
     }
 
-    /** Commit the statement's own transaction, if it has one: Spark does not at a staged table. */
+    /** Commit the statement's own transaction, if any: Spark does not do so for staged tables. */
     void endStatement() {
         endOfStatement.run();
     }

@@ -7,8 +7,8 @@ import scala.runtime.BoxedUnit;
 /**
  * Adds Delta's own statements to Spark SQL, for the tables of deltasql's catalogs.
  *
- * `spark.sql.extensions = io.deltasql.spark.DeltaSqlExtension`. Beside the extension of delta-spark
- * it must be the last one, so that it sees a statement first.
+ * `spark.sql.extensions = io.deltasql.spark.DeltaSqlExtension`. If the extension of delta-spark is
+ * configured too, this one must be the last, so that it sees each statement first.
  */
 public final class DeltaSqlExtension extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
     @Override

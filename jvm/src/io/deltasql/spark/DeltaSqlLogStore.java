@@ -66,8 +66,8 @@ public final class DeltaSqlLogStore extends LogStore {
     public void write(
             Path path, Iterator<String> actions, Boolean overwrite, Configuration hadoopConf)
             throws IOException {
-        // This small request is sent for every commit. If another answer were remembered, a commit
-        // to a table that was registered since then would bypass the database.
+        // This small request is sent for every commit. With a cached response, a commit to a table
+        // that was registered in the meantime would bypass the database.
         if (!isCommit(path) || !publish(path, hadoopConf)) {
             other(path).write(path, actions, overwrite, hadoopConf);
             return;
@@ -112,7 +112,7 @@ public final class DeltaSqlLogStore extends LogStore {
         return isRegistered(service(hadoopConf).askAgain("log_publish", table));
     }
 
-    /** Commit a version to the database; return false as `publish` does. */
+    /** Commit a version; return false if the database does not decide the table's commits. */
     private boolean commit(Path path, List<String> lines, Configuration hadoopConf)
             throws IOException {
         Map<String, Object> commit = Map.of(

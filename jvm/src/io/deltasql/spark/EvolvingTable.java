@@ -21,7 +21,7 @@ final class EvolvingTable extends DeltaSqlTable implements SupportsSchemaEvoluti
         super(catalog, ident, described, true);
     }
 
-    /** Return a table; the class of the result does not need this class to be loaded. */
+    /** Return a table. The return type is the superclass, which every release of Spark can load. */
     static DeltaSqlTable of(DeltaSqlCatalog catalog, Identifier ident, JsonNode described) {
         return new EvolvingTable(catalog, ident, described);
     }

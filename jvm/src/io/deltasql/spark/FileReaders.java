@@ -34,8 +34,8 @@ final class FileReaders implements PartitionReaderFactory {
 
     /**
      * `readers` has one reader per schema. `rowIndex` is the position of the column of row
-     * positions, or -1. `order` has the position of each column in the rows of a reader, to which
-     * `ids` add a last column, unless they are null.
+     * positions, or -1. `ids` may be null; otherwise they add a last column to the rows of a
+     * reader. `order` has the position of each returned column in these rows.
      */
     FileReaders(
             List<Function1<PartitionedFile, Iterator<InternalRow>>> readers, boolean isColumnar,

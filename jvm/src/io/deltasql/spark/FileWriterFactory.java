@@ -46,7 +46,7 @@ final class FileWriterFactory implements DataWriterFactory {
     private final RowChecks checks;
     private final RowNumbers numbers;
 
-    /** `mostRows` is the maximum number of rows of a file, or 0; the last two may be null. */
+    /** `mostRows` is the maximum rows of a file, or 0. `checks` and `numbers` may be null. */
     FileWriterFactory(
             OutputWriterFactory factory, SerializableConfiguration conf, String folder,
             StructType schema, StructType stored, List<String> partitionColumns,
@@ -58,7 +58,8 @@ final class FileWriterFactory implements DataWriterFactory {
         this.schema = schema;
         this.stored = stored;
         this.partitionColumns = new ArrayList<>(partitionColumns);
-        // A JVM without a locale cannot create a folder with other letters; the service moves it.
+        // A JVM without a locale cannot create folders with non-ASCII names, so replace these
+        // letters. The service moves the files to the right folder.
         this.partitionFolders = new ArrayList<>();
         partitionFolders.forEach(
             each -> this.partitionFolders.add(each.replaceAll("[^\\x00-\\x7F]", "_")));
@@ -194,7 +195,10 @@ final class FileWriterFactory implements DataWriterFactory {
                 ? UTF8String.fromBytes(bytes).toString() : value.toString();
         }
 
-        /** Return the folder of a value. The service moves files of types with other notations. */
+        /**
+         * Return the folder of a partition value. For types whose values have another form in
+         * folder names, the service moves the files.
+         */
         private String folder(String text, int position) {
             if (text == null || text.isEmpty()) {
                 return "__HIVE_DEFAULT_PARTITION__";

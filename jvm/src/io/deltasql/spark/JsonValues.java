@@ -94,7 +94,7 @@ final class JsonValues {
         throw new IllegalArgumentException("A result has a column of the type " + type + ".");
     }
 
-    /** Return the elements of an array, or the parts of them at a position. */
+    /** Return the elements of an array, or the part of each element at a position. */
     private static ArrayData array(JsonNode json, int position, DataType type) {
         Object[] found = new Object[json.size()];
         for (int index = 0; index < found.length; index++) {

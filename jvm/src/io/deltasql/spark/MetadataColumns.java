@@ -11,8 +11,8 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The columns that identify a row of one version, its file and its position in the file, and for a
- * table with row tracking a struct with the row's id and commit version.
+ * The metadata columns of a row: its file and its position in the file, which identify the row in
+ * one version. A table with row tracking also has a struct with the row's id and commit version.
  */
 final class MetadataColumns {
     private static final StructType ROW_IDS = new StructType()

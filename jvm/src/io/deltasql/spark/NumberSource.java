@@ -95,7 +95,7 @@ final class NumberSource implements RpcEndpoint {
         RowNumbers.Column column = columns.get(number);
         Reserved found = reserved.computeIfAbsent(number, each -> new Reserved());
         if (found.left < count) {
-            // A large write asks rarely, and may leave a gap.
+            // A large write reserves large blocks, so that it asks rarely. This may leave a gap.
             long block = found.given < EXACT
                 ? count : Math.max(count, Math.min(found.given, LARGEST));
             found.next = service.askAgain("write_numbers", Map.of(

@@ -74,7 +74,7 @@ final class RowChecks implements Serializable {
         return found;
     }
 
-    /** Return whether a value of one of these columns may change while the rows are checked. */
+    /** Return whether the checks may compute one of these columns. */
     boolean computesAny(List<String> columns) {
         return generated.stream().anyMatch(columns::contains);
     }

@@ -43,7 +43,7 @@ final class RowProjection implements Serializable {
 
     /** Analyse expressions of Spark SQL with the settings of a session. */
     static RowProjection of(SparkSession session, StructType schema, List<String> expressions) {
-        // Without NOT NULL, because Spark would remove checks for NULL as unnecessary.
+        // The columns are nullable here: for NOT NULL columns, Spark would remove tests for NULL.
         LogicalPlan plan = session.internalCreateDataFrame(
                 session.sparkContext().emptyRDD(ClassTag.apply(InternalRow.class)),
                 schema.asNullable(), false)

@@ -65,7 +65,8 @@ final class RowWrite
             return Distributions.clustered(arguments.toArray(new Expression[0]));
         }
         for (StructField field : table.schema().fields()) {
-            // The new rows of a partition belong into one file, others into as many as tasks.
+            // The new rows of a partition belong in one file. Without partition columns, new rows
+            // are distributed to all tasks by their values.
             boolean isUsed = table.partitionColumns().isEmpty()
                 ? field.dataType() instanceof AtomicType
                 : table.partitionColumns().contains(field.name());

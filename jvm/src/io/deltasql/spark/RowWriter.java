@@ -147,7 +147,7 @@ final class RowWriter implements DeltaWriter<InternalRow> {
         }
     }
 
-    /** Write a row with its id and its commit version; the commit gives both to a row without. */
+    /** Write a row with its id and commit version; if they are null, the commit assigns them. */
     private void writeWithIds(InternalRow row, InternalRow ids) throws IOException {
         files.write(keepsIds ? withIds.apply(row, ids) : row);
     }

@@ -11,7 +11,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The session of a client of Spark Connect or of the Thrift server, whose statement runs in the
- * thread that makes this object. Both servers send an event when a session ends.
+ * thread that creates this object. Both servers send an event when a session ends.
  */
 final class ServerSession {
     private static final String CONNECT_SESSION_CLOSED =

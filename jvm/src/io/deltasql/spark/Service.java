@@ -144,7 +144,8 @@ final class Service {
 
     /**
      * Send a request and return the lines of its response. After an error of the class `repeated`,
-     * send it again. After a refused connection, this is safe: nobody has read the request.
+     * send the request again. With ConnectException, this is safe for all requests: the connection
+     * was refused, so no service has read the request.
      */
     private List<JsonNode> send(
             String request, Map<String, ?> body, Class<? extends IOException> repeated) {

@@ -12,9 +12,10 @@ import org.apache.spark.scheduler.SparkListenerEvent;
 /**
  * The open transaction of a Spark session.
  *
- * The service rolls it back when its connection is closed: when the session of a client of Spark
- * Connect or of the Thrift server ends, when the Spark context stops or this JVM ends, or earlier
- * when the session is garbage. PySpark may refer to a session until the context stops.
+ * The service rolls the transaction back when its connection is closed. This happens when the
+ * session of a client of Spark Connect or of the Thrift server ends, when the session is garbage
+ * collected, when the Spark context stops, or when this JVM ends. PySpark may refer to a session
+ * until the context stops.
  */
 final class SessionTransaction implements AutoCloseable {
     private static final Cleaner CLEANER = Cleaner.create();

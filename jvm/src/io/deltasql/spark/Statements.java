@@ -32,7 +32,7 @@ final class Statements {
         return found.isDefined() ? found.get() : null;
     }
 
-    /** Throw if a MERGE should add columns to a table, and Spark runs it without them. */
+    /** Throw for a MERGE WITH SCHEMA EVOLUTION that Spark would run without adding columns. */
     static void refuseSchemaEvolution(DeltaSqlTable table) {
         String text = table.addsColumns() ? null : text();
         if (text != null && SCHEMA_EVOLUTION.matcher(text).find()) {

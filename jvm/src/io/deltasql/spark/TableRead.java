@@ -7,6 +7,6 @@ interface TableRead {
     /** Return whether the latest version of this table is read. */
     boolean isOf(DeltaSqlTable table);
 
-    /** Return the filters; rows for which one of them is not true do not matter. */
+    /** Return the filters; the statement does not depend on rows for which one is not true. */
     Filter[] filters();
 }

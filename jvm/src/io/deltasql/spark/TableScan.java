@@ -196,7 +196,7 @@ class TableScan
     @Override
     public Statistics estimateStatistics() {
         JsonNode totals = plan().get(0);
-        // As Spark does for files: the share of the columns that the query reads.
+        // Estimate the share of the bytes in the columns that the query reads, as Spark does.
         double share = (8.0 + columns.defaultSize()) / (8.0 + table.schema().defaultSize());
         long bytes = (long) (totals.get("bytes").asLong() * Math.min(1, share));
         return new Statistics() {

@@ -40,7 +40,7 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
         return StreamOffset.parsed(json);
     }
 
-    /** Return a limit that stands for the options of the stream, which the service reads. */
+    /** Return no limit: the service limits the batches by the options of the stream. */
     @Override
     public ReadLimit getDefaultReadLimit() {
         return ReadLimit.maxFiles(Integer.MAX_VALUE);
