@@ -37,7 +37,7 @@ ROWS = pa.table({"id": [1, 2, 3]})
 # Words in PromQL expressions that are not metrics.
 _OTHER = frozenset(
     {"sum", "max", "by", "rate", "increase", "histogram_quantile", "le", "table", "kind", "state"}
-    | {"backend", "instance", "label_values", "m", "lent", "__rate_interval"}
+    | {"backend", "instance", "outcome", "label_values", "m", "lent", "__rate_interval"}
 )
 
 

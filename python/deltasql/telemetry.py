@@ -51,6 +51,7 @@ CounterName = Literal[
     "versions_committed_total",
     "commit_conflicts_total",
     "commit_retries_total",
+    "auto_compactions_total",
 ]
 HistogramName = Literal["metadata_open_latency_ms", "commit_latency_ms", "mirror_latency_ms"]
 TableGauge = Literal["mirror_lag_seconds", "files_active"]
@@ -90,6 +91,12 @@ METRICS: dict[str, Metric] = {
             "commit_conflicts_total", "counter", "Commits that failed with a conflict", ("kind",)
         ),
         Metric("commit_retries_total", "counter", "Repeated commit attempts", ("kind",)),
+        Metric(
+            "auto_compactions_total",
+            "counter",
+            "Auto compactions of a table by outcome: committed, conflict, yielded or failed",
+            ("table", "outcome"),
+        ),
         Metric("pool_connections", "gauge", "Connections of the pool by state", ("state",)),
     )
 }

@@ -212,6 +212,16 @@ def test_append_succeeds_after_a_compaction(table: Catalog) -> None:
     assert live(table) == ["compacted", "ours"]
 
 
+def test_change_of_one_file_succeeds_after_a_compaction_of_others_that_it_read(
+    table: Catalog,
+) -> None:
+    compacted = [removal(B, data_change=False), file("compacted", 10, 19, data_change=False)]
+    commit(table, compacted)
+    both = ReadSet(paths=frozenset({"a", "b"}))
+    commit(table, removal(A), read_version=1, reads=both)
+    assert live(table) == ["compacted"]
+
+
 def test_compaction_conflicts_with_a_delete_of_its_input(table: Catalog) -> None:
     commit(table, removal(A))
     with pytest.raises(ConcurrentDeleteDeleteError):

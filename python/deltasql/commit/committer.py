@@ -54,6 +54,7 @@ from deltasql.phases import reached
 from deltasql.store.append import BULK_ROWS
 from deltasql.store.audit import is_audited
 from deltasql.store.dialect import Fault
+from deltasql.store.leases import reject_held
 from deltasql.store.locations import insert_table
 from deltasql.store.records import Commit, Head, OneFile, domain_from_row
 
@@ -208,6 +209,9 @@ class Committer:
                     # The earlier attempt was not ratified. It cannot be ratified any more, because
                     # this attempt now holds the locks on the heads.
                     attempt.sent = attempt.is_unknown = False
+            for each in staged:
+                if each.yields:
+                    reject_held(session, each.table)
             timestamp_ms = max([now_ms(), *(head.committed_at_ms + 1 for head in heads.values())])
             # Every commit inserts the names of new tables in the same order, so that two commits
             # that create tables cannot deadlock.

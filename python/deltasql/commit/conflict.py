@@ -234,20 +234,23 @@ def _may_come_after_us(c: Conflict) -> bool:
 
 
 def no_delete_of_read(c: Conflict, _: Isolation) -> None:
-    """Raise if the winner removed a file that our commit read."""
+    """Raise if the winner removed rows that our commit read.
+
+    A winner that only moved these rows to other files is no conflict.
+    """
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
     removed_by_us = {_core.canonical_path(remove.path) for remove in c.ours.removes}
     for remove in c.winner.removes:
-        if _core.canonical_path(remove.path) in removed_by_us:
+        if not remove.data_change or _core.canonical_path(remove.path) in removed_by_us:
             continue
         partition = (
             None if remove.partition_values is None else json.dumps(dict(remove.partition_values))
         )
         if (
             remove.path in reads.paths
-            or (reads.whole_table and remove.data_change)
-            or (remove.data_change and any(t.may_match(remove.stats, partition) for t in tests))
+            or reads.whole_table
+            or any(test.may_match(remove.stats, partition) for test in tests)
         ):
             raise c.error(
                 ConcurrentDeleteReadError,

@@ -83,6 +83,8 @@ class Staged:
     """Whether any commit after `read_version` is a conflict (`max_commit_retries=0`)."""
     is_external: bool = False
     """Whether another Delta writer wrote the commit: its commitInfo and times stay unchanged."""
+    yields: bool = False
+    """Whether the commit fails if a transaction holds the files of the table (auto compaction)."""
     reads: ReadSet = field(default_factory=ReadSet)
     adds: list[AddFile] = field(default_factory=list)
     removes: list[RemoveFile] = field(default_factory=list)

@@ -172,6 +172,13 @@ class MirrorSettings(Section):
         le=86_400,
         description="How long a reconciler may publish a table before another one may take over.",
     )
+    auto_compact_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=86_400,
+        description="How often `mirror run` looks for small files in tables with the property "
+        "`delta.autoOptimize.autoCompact`.",
+    )
     flush_s: float = Field(
         default=30.0,
         ge=0,

@@ -131,6 +131,7 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.targetFileSize": _size,
     "delta.tuneFileSizesForRewrites": _boolean,
     "delta.universalFormat.enabledFormats": str,
+    "deltasql.autoCompact.minFiles": _integer(2),
 }
 
 
@@ -162,6 +163,17 @@ class TableProperties:
     def append_only(self) -> bool:
         """Whether rows must not be changed or deleted."""
         return self._get("delta.appendOnly", False)
+
+    @property
+    def auto_compact(self) -> bool:
+        """Whether `mirror run` compacts small files; False if the value is not valid."""
+        text = self.configuration.get("delta.autoOptimize.autoCompact", "")
+        return text.strip().lower() in ("true", "auto")
+
+    @property
+    def auto_compact_min_files(self) -> int:
+        """How many small files of a partition auto compaction waits for."""
+        return self._get("deltasql.autoCompact.minFiles", 50)
 
     @property
     def checkpoint_interval(self) -> int:

@@ -171,17 +171,28 @@ class Mirror:
         once: bool = False,
         on_progress: Callable[[PublishedBatch], None] | None = None,
     ) -> int:
-        """Run the reconciler until `stop` is set, or once; returns the number of new versions."""
+        """Run the reconciler until `stop` is set, or once; returns the number of new versions.
+
+        Tables with the property `delta.autoOptimize.autoCompact` are compacted in a second thread,
+        every `mirror.auto_compact_s` seconds; with `once`, they are compacted at the end.
+        """
         # lazy import: the reconciler usually runs in its own process
+        from deltasql.api.catalog.auto_compact import AutoCompactor
         from deltasql.mirror.publish.reconcile import Reconciler
 
         catalog = self._catalog
         reconciler = Reconciler(
             catalog.store, catalog.config, on_progress=on_progress, publisher=self.publisher
         )
+        compactor = AutoCompactor(catalog, self)
+        stop = stop or threading.Event()
         if once:
-            return reconciler.run_once(stop)
-        return reconciler.run(stop or threading.Event())
+            published = reconciler.run_once(stop)
+            if compactor.run_once(stop) and not stop.is_set():
+                published += reconciler.run_once(stop)
+            return published
+        with compactor.running(stop):
+            return reconciler.run(stop)
 
     def verify(
         self,

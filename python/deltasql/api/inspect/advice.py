@@ -45,6 +45,8 @@ class OptimizeAdvice(Report):
     rewritten_bytes: int
     partitions: int
     worthwhile: bool
+    auto_compact: bool
+    """Whether `mirror run` compacts small files of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def optimize_advice(measured: Measured) -> OptimizeAdvice:
         rewritten_bytes=sum(part.bytes for part, _ in rewritten),
         partitions=len(rewritten),
         worthwhile=count - made >= max(_WORTHWHILE_FILES, len(live) * WORTHWHILE_SHARE),
+        auto_compact=TableProperties(measured.snapshot.metadata.configuration).auto_compact,
     )
 
 

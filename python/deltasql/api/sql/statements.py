@@ -81,6 +81,12 @@ class Statements:
     def _name(self, table: s.TableRef) -> str:
         return self._engine.table(self._tx, table)
 
+    def _changed(self, table: s.TableRef) -> str:
+        """Return the name of a table whose rows change; auto compaction waits from now on."""
+        name = self._name(table)
+        self._tx.target_to_change(name)
+        return name
+
     def _text(self, part: s.SqlPart) -> str:
         return bound_text(part, self._values)
 
@@ -91,6 +97,8 @@ class Statements:
 
     def _insert(self, statement: s.Insert) -> pa.Table:
         table = self._name(statement.table)
+        if statement.overwrite or statement.replace_where is not None:
+            self._tx.target_to_change(table)
         schema = self._schema(table)
         partition = {name: self._text(value) for name, value in statement.partition}
         defaults = default_values(statement.query.text)
@@ -116,7 +124,7 @@ class Statements:
         return _counts(num_affected_rows=count, num_inserted_rows=count)
 
     def _update(self, statement: s.Update) -> pa.Table:
-        table = self._name(statement.table)
+        table = self._changed(statement.table)
         plain = self._plain_names(table, statement)
         updates = {
             plain(column.text): plain(self._value(value, statement))
@@ -130,13 +138,13 @@ class Statements:
         return _counts(num_affected_rows=metrics["num_updated_rows"])
 
     def _delete(self, statement: s.Delete) -> pa.Table:
-        table = self._name(statement.table)
+        table = self._changed(statement.table)
         plain = self._plain_names(table, statement)
         where = None if statement.where is None else plain(self._value(statement.where, statement))
         return self._deleted(table, where)
 
     def _truncate(self, statement: s.Truncate) -> pa.Table:
-        self._deleted(self._name(statement.table), None)
+        self._deleted(self._changed(statement.table), None)
         return NOTHING
 
     def _deleted(self, table: str, where: str | None) -> pa.Table:
@@ -170,7 +178,7 @@ class Statements:
         return plain
 
     def _merge(self, statement: s.Merge) -> pa.Table:
-        table = self._name(statement.table)
+        table = self._changed(statement.table)
         rows = self._engine.rows(self._tx, statement.source.text, self._values)
         source = statement.source_alias or "source"
         target = statement.alias or statement.table.parts[-1]

@@ -30,6 +30,7 @@ from deltasql.exceptions.prefixes import GENERIC_ERROR
 from deltasql.model.actions import CommitInfo, SetTransaction
 from deltasql.model.clock import now_ms
 from deltasql.model.deletion_vector import vector_file
+from deltasql.model.properties import TableProperties
 from deltasql.operations.alter import cluster_by as clustering
 from deltasql.operations.table_stage import TableStage
 from deltasql.phases import reached
@@ -37,6 +38,7 @@ from deltasql.snapshot.snapshot import CatalogSnapshot, Snapshot, open_snapshot
 from deltasql.storage import open_storage
 from deltasql.storage.deletion import Deletable, delete_data
 from deltasql.storage.location import location_url
+from deltasql.store.leases import hold_files, release_files
 from deltasql.uri import join_table_name, split_table_name
 
 if TYPE_CHECKING:
@@ -144,6 +146,9 @@ class Staging:
         self._snapshots: dict[Key, Snapshot] = {}
         self._staged: dict[Key, Staged] = {}
         self._names: dict[Key, str] = {}
+        self._held: dict[Key, int] = {}
+        self.was_read = False
+        """Whether the caller got a snapshot, so that later reads must use the same versions."""
         self.engines: dict[str, Engine] = {}
 
     # Staged changes
@@ -213,6 +218,40 @@ class Staging:
                 return False
             each.table, found = row, True
         return found
+
+    def hold_files(self, table: str) -> None:
+        """Keep auto compaction from a table until the end of the transaction, if the table has it.
+
+        Call this before an operation reads the rows that it changes. Otherwise, a compaction of
+        their files could make the commit fail.
+        """
+        key = split_table_name(table)
+        if key in self._held or self.creates(table):
+            return
+        if not self.has_table(table):
+            return
+        seen = self.snapshot(table)
+        if not TableProperties(seen.metadata.configuration).auto_compact:
+            return
+        version = hold_files(self._catalog.store, seen.table, self._files.txn_id)
+        self._held[key] = seen.table.table_id
+        if version != seen.version and not (self.was_read or self._has_work()):
+            # Read the table again: a compaction may have committed just before the hold.
+            self._snapshots.clear()
+            self._heads = None
+
+    def _has_work(self) -> bool:
+        """Return whether an operation has read rows or staged a change."""
+        return any(
+            each.creates or each.reads or not each.is_empty or each.read_version is not None
+            for each in self._staged.values()
+        )
+
+    def release_files(self) -> None:
+        """Allow auto compaction of all tables again."""
+        for table_id in self._held.values():
+            release_files(self._catalog.store, table_id, self._files.txn_id)
+        self._held.clear()
 
     def clear(self) -> None:
         """Drop all staged changes."""

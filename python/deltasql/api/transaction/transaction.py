@@ -144,7 +144,7 @@ class MultiTableTransaction:
         try:
             ratified = self._staging.ratify([*changes.values()])
         finally:
-            self._staging.close_engines()
+            self._end()
         self._state = "committed"
         self.written_files.discard_superseded(changes.values())
         self.versions = {name: each.version for name, each in zip(changes, ratified, strict=True)}
@@ -155,8 +155,12 @@ class MultiTableTransaction:
         """Discard all staged changes, and delete the data files that were written for them."""
         self._open.clear()
         self._state = "rolled back"
-        self._staging.close_engines()
+        self._end()
         self.written_files.discard()
+
+    def _end(self) -> None:
+        self._staging.close_engines()
+        self._staging.release_files()
 
     def set_commit_properties(self, table: str, properties: CommitProperties | None) -> None:
         """Apply deltalake's CommitProperties: custom metadata and application transactions.
@@ -196,10 +200,12 @@ class MultiTableTransaction:
 
         All tables are seen as they were at the first read of any table.
         """
+        self._open.was_read = True
         return self._open.snapshot(table)
 
     def pin(self, table: str, snapshot: Snapshot) -> None:
         """Read this snapshot of a table; the commit checks later commits for conflicts."""
+        self._open.was_read = True
         self._open.pin(table, snapshot)
 
     def target(self, table: str, data: object = None, *, engine: str | None = None) -> TableStage:
@@ -207,6 +213,13 @@ class MultiTableTransaction:
 
         The operation runs on the engine named `engine`, by default on the engine for `data`.
         """
+        return self._open.target(table, data, engine=engine)
+
+    def target_to_change(
+        self, table: str, data: object = None, *, engine: str | None = None
+    ) -> TableStage:
+        """Return a table for an operation that changes rows; auto compaction waits for its end."""
+        self._open.hold_files(table)
         return self._open.target(table, data, engine=engine)
 
     def create_table(
@@ -355,10 +368,12 @@ class MultiTableTransaction:
             title=title,
             description=description,
         )
-        return self._open.write(table, data, request)
+        return self.write_rows(table, data, request)
 
     def write_rows(self, table: str, data: object, request: WriteRequest) -> dict[str, Any]:
         """Write rows like `write`, with the options in one object."""
+        if request.mode == "overwrite":
+            self._open.hold_files(table)
         return self._open.write(table, data, request)
 
     def read(
@@ -417,7 +432,7 @@ class MultiTableTransaction:
         """Delete the rows that match a predicate, or all rows; returns metrics."""
         from deltasql.operations.delete import stage_delete  # lazy import: loads the SQL parser
 
-        target = self.target(table, engine=engine)
+        target = self.target_to_change(table, engine=engine)
         return stage_delete(target, predicate, options=options, flavour=flavour)
 
     def update(
@@ -441,7 +456,7 @@ class MultiTableTransaction:
         from deltasql.operations.update import stage_update
 
         return stage_update(
-            self.target(table, engine=engine),
+            self.target_to_change(table, engine=engine),
             expressions_of(updates, new_values, escapes=flavour == "spark"),
             predicate,
             safe_cast=not error_on_type_mismatch,
@@ -472,7 +487,7 @@ class MultiTableTransaction:
         spec = MergeSpec(
             predicate, source_alias, target_alias, merge_schema, not error_on_type_mismatch, flavour
         )
-        target = partial(self.target, table, engine=engine)
+        target = partial(self.target_to_change, table, engine=engine)
         return start_merge(target, source, spec, source_schema=source_schema, options=options)
 
     # Schema and properties
@@ -609,7 +624,7 @@ class MultiTableTransaction:
         )
 
         return optimize(
-            self.target(table, engine=engine),
+            self.target_to_change(table, engine=engine),
             partition_filters=partition_filters,
             target_size=target_size,
             options=options,
@@ -638,7 +653,7 @@ class MultiTableTransaction:
         )
 
         return optimize(
-            self.target(table, engine=engine),
+            self.target_to_change(table, engine=engine),
             z_order=columns,
             partition_filters=partition_filters,
             target_size=target_size,
@@ -666,7 +681,7 @@ class MultiTableTransaction:
         from deltasql.operations.optimize.optimize import purge  # lazy import: loads the SQL parser
 
         return purge(
-            self.target(table, engine=engine),
+            self.target_to_change(table, engine=engine),
             partition_filters=partition_filters,
             target_size=target_size,
             options=options,
@@ -686,7 +701,7 @@ class MultiTableTransaction:
         from deltasql.operations.restore import restore  # lazy import: loads the SQL parser
 
         return restore(
-            self.target(table),
+            self.target_to_change(table),
             self.snapshot(table),
             to,
             ignore_missing_files=ignore_missing_files,
@@ -697,7 +712,7 @@ class MultiTableTransaction:
         """Undo the last commit of a table; a second undo reverts the first."""
         from deltasql.operations.restore import undo  # lazy import: loads the SQL parser
 
-        return undo(self.target(table), self.snapshot(table))
+        return undo(self.target_to_change(table), self.snapshot(table))
 
     def verify_data(
         self,

@@ -94,7 +94,8 @@ def run(
 ) -> None:
     """Publish missing versions continuously, until SIGTERM or Ctrl-C.
 
-    Several reconcilers can run on one catalog at the same time.
+    Also compacts small files of tables with the property delta.autoOptimize.autoCompact. Several
+    reconcilers can run on one catalog at the same time.
 
     \b
     Example:

@@ -53,6 +53,8 @@ class Compaction:
     partitions: int = 0
     operation: str = "OPTIMIZE"
     """The operation that the commit records."""
+    is_auto: bool = False
+    """Whether auto compaction runs it, which the commit records, too."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics that deltalake reports."""
@@ -115,6 +117,11 @@ def plan_purge(
     plan = _binned(marked, [True] * len(marked), wanted, predicate, considered=len(files))
     plan.operation = "REORG"
     return plan
+
+
+def plan_files(files: pa.Table, target_size: int) -> Compaction:
+    """Plan to combine these files, which are all small, within their partitions."""
+    return _binned(files, [False] * len(files), target_size, [], considered=len(files))
 
 
 def have_many_deletions(files: pa.Table) -> list[bool]:
@@ -184,6 +191,8 @@ def stage_bins(
             "targetSize": str(plan.target_size),
             "predicate": json.dumps(plan.predicate, ensure_ascii=False),
         }
+        if plan.is_auto:
+            parameters["auto"] = "true"
         step.bins = plan.bins
         stage.set_commit_info(plan.operation, parameters, step.metrics())
 

@@ -87,19 +87,27 @@ def plan_optimize(
     For a table without clustering columns, plan a compaction and return None as the function.
     """
     options: Any = {"partition_filters": partition_filters, "target_size": target_size}
-    physical = stage.clustered_by()
-    if not physical:
+    rewrite = clustering_rewrite(stage)
+    if rewrite is None:
         return plan_compaction(stage, **options), None
     plan = plan_rewrite(stage, "zOrder", **options)
     plan.bins = [chosen for files in plan.bins if len(chosen := _unclustered(files, plan))]
     plan.partitions = len(plan.bins)
+    return plan, rewrite
+
+
+def clustering_rewrite(stage: TableStage) -> Rewrite | None:
+    """Return the function that rewrites a bin of a clustered table; None for other tables."""
+    physical = stage.clustered_by()
+    if not physical:
+        return None
     paths = logical_paths(physical, stage.metadata)
 
     def rewrite(stage: TableStage, files: pa.Table, options: WriteOptions) -> list[AddFile]:
         adds = rewrite_sorted(paths, stage, files, options)
         return [replace(each, clustering_provider=_PROVIDER) for each in adds]
 
-    return plan, rewrite
+    return rewrite
 
 
 def _unclustered(files: pa.Table, plan: Compaction) -> pa.Table:

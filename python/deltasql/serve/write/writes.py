@@ -137,6 +137,8 @@ class Writes:
                 if shared is None:
                     tx.pin(name, snapshot_of(self._catalog, body))
                 operation = str(body.get("command", "WRITE"))
+                if operation != "WRITE" or body.get("overwrite") is not None:
+                    tx.target_to_change(name)
             stage = unchanged_stage(tx, body)
             reject_types_that_spark_lacks(stage.schema)
             if operation != "DELETE" and not body.get("reserves_numbers"):
