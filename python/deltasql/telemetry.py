@@ -183,7 +183,7 @@ def forget(name: GaugeName, **labels: str) -> None:
 
 
 def timed(name: HistogramName, **labels: str) -> AbstractContextManager[object]:
-    """Observe the duration of the block in milliseconds, also if it fails."""
+    """Observe the duration of the block in milliseconds, even if the block fails."""
     return _Timer(name, labels) if _exporters else _OFF
 
 

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
-# Importing deltalake takes about 0.1 s and cannot be deferred: its class is a base class here.
+# Importing deltalake takes about 0.1 s. It cannot be deferred, because DeltaError is a base class.
 from deltalake.exceptions import DeltaError
 
 from deltasql.exceptions.redaction import redact

@@ -314,7 +314,7 @@ class DeltaTable(deltalake_internals.StockTable):
         filesystem: str | pa_fs.FileSystem | None = None,
         filters: FilterType | Expression | None = None,
     ) -> pa.Table:
-        """Return rows as an Arrow table, also if pyarrow alone cannot read the table's files."""
+        """Return rows as an Arrow table, even if pyarrow alone cannot read the table's files."""
         if partitions is not None:
             _warn_deprecated("`partitions`", "`filters`")
         # lazy import: loads pyarrow.dataset

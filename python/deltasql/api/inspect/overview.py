@@ -270,7 +270,7 @@ def _summary(row: Row, totals: TableTotals, at_ms: int) -> TableSummary:
 def activity(
     catalog: BaseCatalog, *, hours: int, table: str | None = None, namespace: str | None = None
 ) -> tuple[HourCount, ...]:
-    """Return the number of commits in each of the last hours, oldest first, also if it is zero."""
+    """Return the number of commits in each of the last hours, oldest first; it may be zero."""
     at_most(MOST_HOURS, "hours", hours)
     end = (now_ms() // HOUR_MS + 1) * HOUR_MS
     span = {"since_ms": end - hours * HOUR_MS, "until_ms": end}

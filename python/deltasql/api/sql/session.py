@@ -1,4 +1,4 @@
-"""SqlSession: run SQL statements one after the other, also in transactions over several tables."""
+"""SqlSession: run SQL statements one by one, or in transactions over several tables."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def figures(request: PageRequest) -> Response:
 
 def is_large(request: PageRequest, table: TableSummary) -> bool:
     """Return whether the browser should load the statistics after the page."""
-    # Removed files count too: the growth chart reads them.
+    # Include removed files, because the growth chart reads them, too.
     return table.files_ever > LARGE and request.text("figures") != "1"
 
 
