@@ -84,7 +84,7 @@ def mirrored_commit(job: Job) -> Figures:
 
 
 def eight_processes(job: Job) -> Figures:
-    """Measure the commits per second of eight processes on a table, and slowest over fastest."""
+    """Measure the commits per second of eight processes, and the slowest divided by the fastest."""
     from benchmarks.scenarios.concurrency import _race
 
     outcome, first_failure = _race(_contender(job), 1, 8, 3.0)

@@ -33,7 +33,7 @@ class DuckLake(Contender):
         if style == "addfile":
             self.max_commits = 0  # the slowest style: measured once, for comparison
         self.name = f"ducklake-{backend}" + ("" if style == "inline" else f"-{style}")
-        # The folder of the catalog and the data; for PostgreSQL only of the data.
+        # The folder of the data, and of the catalog unless it is in PostgreSQL.
         self.folder = Path(where)
         self.database = ""
 

@@ -22,7 +22,7 @@ DELTA_SCHEMA = Schema.from_arrow(SCHEMA)
 
 
 class Deltalake(Contender):
-    """deltalake with its defaults: a new handle per commit, its own checkpoint interval."""
+    """deltalake with its default settings; every commit opens the table again."""
 
     name = "deltalake"
     backend = "path"

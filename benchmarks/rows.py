@@ -57,7 +57,7 @@ def _rows(ids: np.ndarray, scale: float) -> pa.Table:
 
 
 class DeltaRows:
-    """deltalake with a path or deltasql with a URI: the same calls on the same classes.
+    """deltalake with a path, or deltasql with a URI, through the same calls.
 
     It has only plain values, so that it can be sent to another process.
     """

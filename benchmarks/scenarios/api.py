@@ -1,4 +1,4 @@
-"""The deltalake API: small and large appends, merges, deletes, updates and scans."""
+"""Measure the deltalake API: small and large appends, merges, deletes, updates and scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits of 100,000 files with statistics, until the table has a million live files."""
+"""Measure commits of 100,000 files with statistics, until the table has a million live files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commit of one staged file with statistics, and a cold open, after 0 to 100,000 commits."""
+"""Measure a commit of one staged file, and a cold open, after 0 to 100,000 commits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 
 
 def _has_part(backend: str, runners: list[Runner], size: int) -> bool:
-    """Return True if deltasql on this backend is measured at this size, after some commits."""
+    """Return whether deltasql on this backend is measured at this size; False at size 0."""
     return size > 0 and f"deltasql-{backend}" in {r.contender.name for r in runners}
 
 

@@ -1,4 +1,4 @@
-"""Concurrent commits of 8 and 16 processes: commits per second, fairness, failures and gaps."""
+"""Measure concurrent commits of 8 and 16 processes: rate, fairness, failures and version gaps."""
 
 from __future__ import annotations
 

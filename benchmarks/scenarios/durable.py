@@ -1,4 +1,4 @@
-"""The cost of durable publishing: flushes per commit, and commits on a disk with slow flushes."""
+"""Measure durable publishing: flushes per commit, and commits on a disk with slow flushes."""
 
 from __future__ import annotations
 

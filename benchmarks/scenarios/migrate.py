@@ -1,4 +1,4 @@
-"""Import a log into SQL, compared with the time in which deltalake opens the same table."""
+"""Measure importing a log, compared with the time in which deltalake opens the same table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open a table with and without listing its files, cold and warm; peak memory."""
+"""Measure opening a table, with and without listing its files, cold and warm, and peak memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cold open and planning: partition pruning and data skipping down to 0.1 % of the files."""
+"""Measure cold opens with planning: partition pruning and skipping down to 0.1 % of the files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scale: the same operations on ten times as many files, commits, tables and partitions."""
+"""Measure the same operations on ten times as many files, commits, tables and partitions."""
 
 from __future__ import annotations
 

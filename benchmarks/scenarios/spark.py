@@ -1,4 +1,4 @@
-"""Spark: appends and scans compared with plain Parquet, everything else with delta-spark.
+"""Compare Spark's appends and scans with plain Parquet, and everything else with delta-spark.
 
 A full run takes about ten minutes on two cores. The 50,000 files of the planning case are only in
 the logs: they are planned, but never opened.

@@ -1,4 +1,4 @@
-"""The CPU time of commands, compared with importing the libraries that they cannot do without."""
+"""Measure the CPU time of commands, compared with importing the libraries that they need."""
 
 from __future__ import annotations
 

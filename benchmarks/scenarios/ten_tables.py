@@ -1,4 +1,4 @@
-"""One transaction over ten tables, with one staged file in each."""
+"""Measure one transaction over ten tables, with one staged file in each."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _missing_field(action: object) -> str | None:
 def unsigned(value: Any) -> int:
     """Return a non-negative integer, or raise deltalake's error for another value.
 
-    A number above the range of a signed 64-bit integer is reduced to its maximum.
+    A number above the maximum of a signed 64-bit integer is reduced to this maximum.
 
     >>> unsigned(-1)
     Traceback (most recent call last):
@@ -226,7 +226,7 @@ def write_options(
         target_file_size=target_file_size,
         compression=codec,
         compression_level=level,
-        # Arrow accepts zero, although it is not a meaningful size.
+        # Replace zero by None, because Arrow accepts zero, which is not a meaningful size.
         max_row_group_size=properties.max_row_group_size or None,
         data_page_size=properties.data_page_size_limit or None,
         data_page_rows=properties.data_page_row_count_limit or None,

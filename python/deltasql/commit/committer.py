@@ -515,7 +515,7 @@ def _add_group(commits: list[Commit]) -> None:
 def _created_state(staged: Staged, metadata: Metadata | None) -> TableState:
     if metadata is None or staged.protocol is None:
         raise TxnLogTransactionError(
-            f"{staged.table.full_name} would be created without metadata and protocol",
+            f"the commit that creates {staged.table.full_name} has no metadata or no protocol",
             table=staged.table.full_name,
         )
     validate_table(metadata, staged.protocol)

@@ -251,8 +251,8 @@ def _action(item: Any) -> Action:
 
 
 def _is_add_action(item: object) -> bool:
-    # Checked by name and fields instead of isinstance, because importing deltalake takes half a
-    # second.
+    # Check the name and the fields instead of using isinstance, because importing deltalake takes
+    # half a second.
     return type(item).__name__ == "AddAction" and hasattr(item, "partition_values")
 
 

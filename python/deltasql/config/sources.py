@@ -125,7 +125,7 @@ def _user_file(config_home: str | None) -> str:
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert keywords to nested dicts; a section may be a model, a dict or `pool__max_size`."""
+    """Convert keywords, which are sections or keys such as `pool__max_size`, to nested dicts."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
         merge(values, _nest(name.split("__"), _plain(value)))

@@ -51,7 +51,7 @@ class OptimizeAdvice(Report):
 
 @dataclass(frozen=True, slots=True)
 class VacuumAdvice(Report):
-    """An upper limit for what VACUUM deletes: VACUUM keeps files that a restore made live again."""
+    """An upper limit for what VACUUM deletes; it keeps files that a restore made live again."""
 
     files: int
     bytes: int

@@ -103,7 +103,7 @@ def _value(rows: pa.Table, before: str, query: str) -> Any:
 
 
 def _reject_columns_of(own: Collection[str], query: str) -> None:
-    """Raise if a subquery uses a column of the changed table, because it cannot run on its own."""
+    """Raise if a subquery uses a column of the changed table, so that it cannot run separately."""
     try:
         tree = sqlglot.parse_one(query, read=StatementDialect)
     except SqlglotError:

@@ -131,7 +131,7 @@ class StreamPlanner:
     # Batches
 
     def batch(self, begins: Offset, ends: Offset) -> list[VersionChanges]:
-        """Return the files of a batch by version; raise if some were deleted."""
+        """Return the files of a batch by version; raise if some of them were deleted."""
         for offset in (begins, ends):
             self._check_table(offset, self._snapshot())
         versions = list(self._between(begins, ends))

@@ -66,7 +66,7 @@ class WrittenFiles:
         self._files: list[tuple[str, str]] = []
 
     def continue_transaction(self, txn_id: str, *, intents: int) -> None:
-        """Continue the transaction of another process, which has recorded `intents` intents."""
+        """Continue the transaction of another process, which recorded this number of intents."""
         self.txn_id, self._earlier_intents = txn_id, intents
 
     @property

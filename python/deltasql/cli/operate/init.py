@@ -134,5 +134,5 @@ def migrate(context: Context, dry_run: bool, yes: bool) -> None:
         else:
             unrecorded = catalog.store.record_locations()
     if unrecorded:
-        verb = "to record" if dry_run else "recorded"
-        message(f"{verb}: the folders of {many(unrecorded, 'table')} changed by an older release")
+        verb = "would be recorded" if dry_run else "were recorded"
+        message(f"the folders of {many(unrecorded, 'table')} that an older release changed {verb}")

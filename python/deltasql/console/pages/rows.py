@@ -61,7 +61,7 @@ def show(request: PageRequest) -> Response:
 
 
 def _query(table: TableSummary, version: int, where: str, sort: str, is_descending: bool) -> str:
-    # The filter is part of a query that `catalog.query` checks, like one of the SQL page.
+    # The filter is part of a query that `catalog.query` checks, like the queries of the SQL page.
     parts = [f"SELECT * FROM {query_name(table.namespace, table.short_name)}@{version}"]  # noqa: S608
     if where:
         parts.append(f"WHERE (\n{where}\n)")

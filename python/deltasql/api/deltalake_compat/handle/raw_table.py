@@ -210,7 +210,7 @@ class RawTable(OpenTable):
     # The published log
 
     def published(self, purpose: str = "QueryBuilder") -> Any:
-        """Return this version as opened by deltalake; publish the version first if needed."""
+        """Open this version with deltalake; publish the version first if needed."""
         deltalake_internals.require(purpose)
         mirror = self.catalog.mirror
         if not self.is_published():
