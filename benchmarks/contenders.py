@@ -17,7 +17,7 @@ BACKENDS = ("sqlite", "postgres", "duckdb")
 
 
 def floors(workspace: Workspace) -> list[Contender]:
-    """Return the plain SQL floors; PostgreSQL has one with a statement and one with a transaction."""
+    """Return the plain SQL floors; for PostgreSQL, one statement and one transaction."""
     return [
         SqliteFloor(workspace.new_folder("floor-sqlite")),
         PostgresFloor(workspace.new_database()),
