@@ -376,7 +376,7 @@ class Mirror:
         return report
 
     def reject(self, table: str, *, dry_run: bool = False) -> ForeignReport:
-        """Replace commits of another writer with those in the database, and back them up."""
+        """Back up the commit files of another writer, and replace them with our own commits."""
         # lazy import: needed only to read logs
         from deltasql.migrate.authority.foreign_commits import reject
 
