@@ -1,10 +1,10 @@
-"""Sustained ingestion: small appends into 20 tables on PostgreSQL, with `mirror run` beside.
+"""Measure sustained ingestion: small appends to 20 tables on PostgreSQL during `mirror run`.
 
 `python -m benchmarks.sustained --minutes 60` appends at a fixed rate and prints one line per
 minute; `--s3` puts data and mirror on a local S3 server. Two processes append, `deltasql mirror
 run` publishes and compacts, and two processes read, by path with deltalake and by SQL. The latency
-of an append is measured from the time at which it was due, so it includes waiting for earlier ones.
-At the end, the last quarter of the minutes is compared with the first.
+of an append is measured from the time at which the append was due, so it includes the wait for
+earlier appends. At the end, the last quarter of the minutes is compared with the first.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ TABLES, RATE, WRITERS = 20, 50, 2
 ROWS = 3
 SAMPLE_S = 5.0
 PROPERTIES = {"delta.autoOptimize.autoCompact": "true"}
-# How much worse the last quarter may be than the first: p99 and lag, with a minimum of difference
-# that counts, and memory.
+# How many times as high as in the first quarter a value may be in the last quarter: WORSE for times
+# and files, MORE_MEMORY for memory. Differences in time of at most LEAST_MS or LEAST_S are ignored.
 WORSE, LEAST_MS, LEAST_S, MORE_MEMORY = 1.5, 20.0, 1.0, 1.15
 
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What was measured in one minute."""
+    """The measurements of one minute."""
 
     minute: int
     appends: int
@@ -75,9 +75,9 @@ def main() -> None:
         "--mirror",
         choices=("off", "async", "sync"),
         default="off",
-        help="how the appending processes publish (off: only mirror run does)",
+        help="how the appending processes publish; with off, only `mirror run` publishes",
     )
-    parser.add_argument("--s3", action="store_true", help="data and mirror on a local S3 server")
+    parser.add_argument("--s3", action="store_true", help="use a local S3 server for data and mirror")
     parser.add_argument("--out", type=Path, help="also write the minutes as JSON")
     options = parser.parse_args()
     with Workspace() as workspace, _lake(workspace, on_s3=options.s3) as lake:
@@ -247,7 +247,7 @@ def verdict(minutes: Sequence[Minute]) -> list[str]:
 def _append(
     uri: str, names: list[str], rate: float, begin_s: float, stop: Event, results: Queue[Any]
 ) -> None:
-    """Append to a random table at a fixed rate; report the seconds since each append was due."""
+    """Append to random tables at a fixed rate; report each append's latency from its due time."""
     choose = random.Random(begin_s)
     with deltasql.connect(uri) as catalog:
         for name in names:  # connects, and imports what an append needs
@@ -300,7 +300,7 @@ def _read_by_sql(uri: str, names: list[str], stop: Event, results: Queue[Any]) -
 
 
 def _drain(results: Queue[Any], processes: Sequence[Any]) -> None:
-    """Wait for the processes; they end only after their results have been read."""
+    """Wait for the processes, and read their results, because a process ends only after that."""
     until_s = time.monotonic() + 60
     while any(each.is_alive() for each in processes) and time.monotonic() < until_s:
         while not results.empty():

@@ -236,7 +236,7 @@ def _may_come_after_us(c: Conflict) -> bool:
 def no_delete_of_read(c: Conflict, _: Isolation) -> None:
     """Raise if the winner removed rows that our commit read.
 
-    A winner that only moved these rows to other files is no conflict.
+    A winner that only moved these rows to other files does not conflict.
     """
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]

@@ -1,10 +1,10 @@
 """Sign-in with OpenID Connect: the authorization code flow with PKCE, which Authlib runs.
 
 The session cookie is not sent when the provider sends the browser back, because it is
-`SameSite=Strict`. What the flow must remember (state, nonce, code verifier, the page to open) is
-therefore in a second cookie, which is `SameSite=Lax`, signed, and valid for ten minutes. The
-console keeps nothing, so sign-ins that others begin do not end one. The cookie is deleted after
-one attempt, and the provider accepts each authorization code once.
+`SameSite=Strict`. The flow's data (state, nonce, code verifier, the page to open) is therefore in a
+second cookie, which is `SameSite=Lax`, signed, and valid for ten minutes. The console itself stores
+nothing, so nobody can end a sign-in by beginning many others. The cookie is deleted after one
+attempt, and the provider accepts each authorization code once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COOKIE_PATH = "/oidc"
 _SEAL = "HS256"
 _PENDING_S = 600
 _MAX_NEXT = 1000
-"""The most characters of an address in the cookie, which browsers limit to 4096 bytes."""
+"""The maximum length of `next_page` in the cookie. Browsers limit a cookie to 4096 bytes."""
 _TIMEOUT_S = 10.0
 _MAX_TEXT = 200
 _SIGNATURES = ("RS", "PS", "ES", "Ed")
@@ -67,7 +67,7 @@ class OidcSettings:
     issuer: str
     client_id: str
     client_secret: str | None = None
-    """None for a public client, which only PKCE protects."""
+    """The client's secret; None for a public client, which only PKCE protects."""
     claim: str = "groups"
     """The claim with the values that `operators` and `readers` name."""
     operators: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ class SignedIn:
     user: str
     role: Role
     next_page: str
-    """The page that was asked for before the sign-in."""
+    """The page that the browser requested before the sign-in."""
 
 
 class OidcSignIn:

@@ -1,9 +1,9 @@
 """Auto compaction: the background thread of `mirror run` that combines small files.
 
-It serves the tables with the property `delta.autoOptimize.autoCompact`. A lease per table prevents
-two processes from compacting the same table at once. An error is logged and counted, and the table
-is tried again later. No commit of a user waits for a compaction: the head of a table is locked only
-while the finished compaction commits.
+The thread compacts tables with the property `delta.autoOptimize.autoCompact`. A lease per table
+prevents two processes from compacting the same table at once. An error is logged and counted, and
+the table is tried again later. No commit of a user waits for a compaction: the head of a table is
+locked only while the finished compaction commits.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from deltasql.mirror.publish.stop_signal import StopSignal
 
 _log = logging.getLogger(__name__)
-# A compaction conflicts if a file that it combined was deleted in the meantime. A second attempt
-# combines the other files.
+# A compaction conflicts if another commit deleted one of its files in the meantime. The next
+# attempt combines the files that remain.
 _ATTEMPTS = 3
 
 
@@ -54,7 +54,7 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The result of the last look at a table."""
+    """The result of the last check of a table."""
 
     version: int
     failures: int = 0
@@ -91,13 +91,13 @@ class AutoCompactor:
             try:
                 self.run_once(either)
             except Exception as error:
-                # The database may be down: log it, and try again in the next round.
+                # The database may be down: log the error, and try again in the next round.
                 telemetry.log(_log, logging.WARNING, "auto compaction failed", error=str(error))
             while time.monotonic() < due_s and not either.is_set():
                 ended.wait(min(0.2, interval_s))
 
     def run_once(self, stop: StopSignal | None = None) -> int:
-        """Look at each table once, and compact those with enough small files.
+        """Check each table once, and compact the tables with enough small files.
 
         Returns the number of commits.
         """
@@ -110,7 +110,7 @@ class AutoCompactor:
         return commits
 
     def _candidates(self) -> list[_Candidate]:
-        """Return the tables that changed since the last look at them, if no backoff is due."""
+        """Return the tables that changed since their last check and do not wait after an error."""
         found = []
         pattern = "%delta.autoOptimize.autoCompact%"
         for row in self._catalog.store.query("tables_to_compact", pattern=pattern):
@@ -198,7 +198,7 @@ class AutoCompactor:
         return 1
 
     def _failed(self, table: TableRow, version: int, error: Exception) -> None:
-        """Log and count an error; the table is tried again after a wait that doubles."""
+        """Log and count an error. The table is tried again after a wait that doubles each time."""
         settings = self._catalog.config.mirror
         failures = self._seen.get(table.table_id, _Seen(-1)).failures + 1
         wait_s = min(settings.max_backoff_s, settings.auto_compact_s * 2 ** min(failures, 20))

@@ -82,7 +82,7 @@ class Statements:
         return self._engine.table(self._tx, table)
 
     def _changed(self, table: s.TableRef) -> str:
-        """Return the name of a table whose rows change; auto compaction waits from now on."""
+        """Return the name of a table whose rows will change, and prevent its auto compaction."""
         name = self._name(table)
         self._tx.target_to_change(name)
         return name

@@ -220,10 +220,10 @@ class Staging:
         return found
 
     def hold_files(self, table: str) -> None:
-        """Keep auto compaction from a table until the end of the transaction, if the table has it.
+        """Prevent auto compaction of a table, if it is enabled, until the transaction ends.
 
-        Call this before an operation reads the rows that it changes. Otherwise, a compaction of
-        their files could make the commit fail.
+        Call this before an operation reads the rows that it changes. Otherwise, a compaction of the
+        files with these rows could make the commit fail.
         """
         key = split_table_name(table)
         if key in self._held or self.creates(table):
@@ -236,7 +236,8 @@ class Staging:
         version = hold_files(self._catalog.store, seen.table, self._files.txn_id)
         self._held[key] = seen.table.table_id
         if version != seen.version and not (self.was_read or self._has_work()):
-            # Read the table again: a compaction may have committed just before the hold.
+            # Read the table again, because a compaction may have committed before this call
+            # prevented it.
             self._snapshots.clear()
             self._heads = None
 
@@ -248,7 +249,7 @@ class Staging:
         )
 
     def release_files(self) -> None:
-        """Allow auto compaction of all tables again."""
+        """Allow auto compaction again for the tables of this transaction."""
         for table_id in self._held.values():
             release_files(self._catalog.store, table_id, self._files.txn_id)
         self._held.clear()

@@ -218,7 +218,7 @@ class MultiTableTransaction:
     def target_to_change(
         self, table: str, data: object = None, *, engine: str | None = None
     ) -> TableStage:
-        """Return a table for an operation that changes rows; auto compaction waits for its end."""
+        """Return a table for an operation that changes rows, and prevent its auto compaction."""
         self._open.hold_files(table)
         return self._open.target(table, data, engine=engine)
 
