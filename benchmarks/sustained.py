@@ -77,7 +77,9 @@ def main() -> None:
         default="off",
         help="how the appending processes publish; with off, only `mirror run` publishes",
     )
-    parser.add_argument("--s3", action="store_true", help="use a local S3 server for data and mirror")
+    parser.add_argument(
+        "--s3", action="store_true", help="use a local S3 server for data and mirror"
+    )
     parser.add_argument("--out", type=Path, help="also write the minutes as JSON")
     options = parser.parse_args()
     with Workspace() as workspace, _lake(workspace, on_s3=options.s3) as lake:
