@@ -80,6 +80,8 @@ PAGES = {
                 "migrate.authority.rollback.RollbackReport",
                 "migrate.exporting.export.ExportReport",
                 "operations.clone.clone.CloneReport",
+                "operations.expire_history.ExpiredHistory",
+                "operations.expire_history.HistoryLimit",
             ),
             *("migrate.rebuild.RebuildReport", "migrate.rebuild.RebuiltTable"),
             "migrate.authority.foreign_commits.ForeignReport",

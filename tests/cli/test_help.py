@@ -103,8 +103,8 @@ def check_reference(path: tuple[str, ...]) -> None:
 
 # Commands that delete or replace something, or block other writers.
 DESTRUCTIVE = {
-    *("cutover", "import", "migrate", "restore", "rollback", "table drop", "undo", "vacuum"),
-    *("mirror adopt", "mirror reject", "mirror repair", "mirror targets remove"),
+    *("cutover", "expire", "import", "migrate", "restore", "rollback", "table drop", "undo"),
+    *("vacuum", "mirror adopt", "mirror reject", "mirror repair", "mirror targets remove"),
 }
 
 

@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import deltasql
 from tests.cli.terminal import on_terminal
+from tests.clock import Clock
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.cli.conftest import Cli
 
 
@@ -38,6 +42,28 @@ def test_z_order_accepts_only_existing_columns(sales: Cli) -> None:
     assert output["numFilesRemoved"] == 2
     sales("optimize", "sales", "--z-order", "id,price")
     assert ids(sales) == [0, 1, 2, 3]
+
+
+def test_expire_deletes_versions_only_after_confirmation(
+    sales: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def history() -> list[int]:
+        return [row["version"] for row in sales.json("history", "sales")]
+
+    assert sales.json("expire", "sales", "--yes")["limited_by"] == "retention"
+    sales("expire", "sales", "--retention-hours", "1", exit_code=3)
+    Clock(monkeypatch).ahead_s = 365 * 24 * 3600
+    assert "(the published log 'table')" in sales("expire", "sales", "--dry-run").stdout
+    sales("checkpoint", "sales")
+    deltasql.DeltaTable(f"{sales.uri}?table=sales").cleanup_metadata()
+    # The log now begins at version 2.
+    assert "1 version" in sales("expire", "sales", "--dry-run").stdout
+    sales("expire", "sales", stdin="n\n", exit_code=1)
+    assert history() == [2, 1, 0]
+    assert sales.json("expire", "sales", "--yes")["versions"] == 1
+    assert history() == [2, 1]
+    assert ids(sales) == [0, 1, 2, 3]
+    assert "0 versions" in sales("expire", "sales", "--before-version", "0", "--dry-run").stdout
 
 
 def test_restore_and_undo_commit_only_after_confirmation(sales: Cli) -> None:

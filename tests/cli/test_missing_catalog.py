@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 # Every command that needs a catalog, with arguments.
 LOOK = (
     *("checkpoint sales", "cutover sales --yes", "diff sales 0 1", "export sales HERE/copy"),
-    *("files sales", "head sales", "history sales", "migrate --yes", "mirror adopt sales --yes"),
+    *(
+        "expire sales --dry-run",
+        "files sales",
+        "head sales",
+        "history sales",
+        "migrate --yes",
+        "mirror adopt sales --yes",
+    ),
     *("mirror checkpoint sales", "mirror duckdb HERE/views.duckdb", "mirror publish sales"),
     *("mirror reject sales --yes", "mirror repair sales", "mirror run --once", "mirror status"),
     *("mirror targets add sales copy HERE/copy", "mirror targets list sales"),

@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": "history.history:diff",
     "docs": "docs:docs",
     "doctor": "operate.doctor:doctor",
+    "expire": "operate.expire:expire",
     "export": "migrate.import_export:export",
     "files": "tables.files:files",
     "follow": "migrate.authority:follow",

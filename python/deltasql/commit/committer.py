@@ -361,7 +361,7 @@ class Committer:
                     latest=head.version,
                 )
             if staged.may_conflict(staged.read_version, head):
-                winners = load_winners(session, table.table_id, staged.read_version, head)
+                winners = load_winners(session, table, staged.read_version, head)
                 level = self.isolation_level(state)
                 check_conflicts(staged, winners, staged.isolation(level))
         info = self._timed_info(staged, state, txn_id, timestamp_ms)

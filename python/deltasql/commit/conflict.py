@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deltasql.commit.staged import Staged
     from deltasql.model.actions import AddFile, Metadata, RemoveFile
     from deltasql.store.dialect import Row, Session
-    from deltasql.store.records import Head
+    from deltasql.store.records import Head, TableRow
 
 ENGINE_INFO = "deltasql"
 """The engine in the commitInfo of deltasql's own commits."""
@@ -77,8 +77,12 @@ class Winner:
         return self.row.version - 1 if seen is None else seen
 
 
-def load_winners(session: Session, table_id: int, read_version: int, head: Head) -> list[Winner]:
-    """Return the commits after a version in order, with a constant number of statements."""
+def load_winners(session: Session, table: TableRow, read_version: int, head: Head) -> list[Winner]:
+    """Return the commits after a version in order, with a constant number of statements.
+
+    Raises CommitConflictError if that version has expired.
+    """
+    table_id = table.table_id
     span = {"table_id": table_id, "after": read_version, "last": head.version}
     rows = session.query(
         "history",
@@ -88,6 +92,14 @@ def load_winners(session: Session, table_id: int, read_version: int, head: Head)
         limit=head.version - read_version + 1,
     )
     versions = [VersionRow.from_row(row) for row in reversed(rows)]
+    if versions[0].version != read_version:
+        raise CommitConflictError(
+            f"{_FAILED}: the history of version {read_version}, on which the transaction is based, "
+            f"has expired: the first version is {versions[0].version}",
+            table=table.full_name,
+            expected_version=read_version,
+            actual_version=head.version,
+        )
     winners = {row.version: Winner(row) for row in versions[1:]}
     for row in session.query(
         "adds_between",

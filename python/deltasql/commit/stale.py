@@ -145,6 +145,11 @@ def reject_vacuumed(
         head, read_version = heads[each.table.table_id], each.read_version
         after = -1 if read_version is None else read_version
         rows = session.query("vacuums_after", table_id=head.table_id, version=after)
+        if not rows and _has_expired(session, head, after):
+            # The commit of a vacuum may have expired.
+            if _are_deleted(session, each, txn_id, settings):
+                raise FilesTakenError(table=each.table.full_name, txn_id=txn_id)
+            continue
         for version, operation, winner in rows:
             raise FilesTakenError(
                 table=each.table.full_name,
@@ -155,6 +160,11 @@ def reject_vacuumed(
                 winning_operation=operation,
                 winning_txn_id=winner,
             )
+
+
+def _has_expired(session: Session, head: Head, after: int) -> bool:
+    """Return whether commits after a version are missing from the history."""
+    return bool(session.query("version_bounds", table_id=head.table_id)[0][0] > after + 1)
 
 
 def _are_deleted(session: Session, staged: Staged, txn_id: str, settings: StorageSettings) -> bool:

@@ -146,6 +146,8 @@ def _older_snapshot(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, 
         older = open_snapshot(now.store, now.table, now.cache, timestamp=timestamp)
     except VersionNotFoundError:  # the timestamp is before the first commit
         first = now.store.query("version_bounds", table_id=now.table.table_id)[0][0]
+        if first > 0:
+            raise
         older = _at_version(now, first)
     return older, {"datetime": str(to_ms(timestamp))}
 

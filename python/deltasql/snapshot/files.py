@@ -45,6 +45,7 @@ COLUMNS = {
 # Every refresh of the cache appends a chunk. If there are more than this, they are combined into
 # one.
 _MAX_CHUNKS = 64
+_EXPIRED = -1  # in the result of `removed_ids_between`
 
 
 @cache
@@ -121,11 +122,14 @@ class FileCache:
         if whole is not None and whole.version == version:
             return whole.files.select([*COLUMNS[columns]])
         at = {"table_id": table_id, "version": version, "next_file_id": next_file_id}
+        files = None
         if entry is not None and entry.version < version:
             files = _refresh(store, columns, entry, **at)
-        else:
+        if files is None:
             files = read_files(store, columns, first_file_id=0, **at)
-            if entry is not None:
+            if not files.num_rows:  # statements return no files of an expired version
+                store.check_version(table_id, version)
+            if entry is not None and entry.version > version:
                 return files  # this version is older than the cached one, so keep the entry
         self._put(key, _Entry(version, next_file_id, files))
         return files
@@ -156,6 +160,16 @@ class FileCache:
             self._entries.clear()
 
 
+def removed_ids(store: Store, *, table_id: int, after: int, last: int) -> list[int] | None:
+    """Return the ids of the files that the versions after `after` removed.
+
+    Returns None if the version `after` has expired, so that not all of them are known.
+    """
+    rows = store.query("removed_ids_between", table_id=table_id, after=after, last=last)
+    found = [row[0] for row in rows]
+    return None if _EXPIRED in found else found
+
+
 def _refresh(
     store: Store,
     columns: Columns,
@@ -164,19 +178,14 @@ def _refresh(
     table_id: int,
     version: int,
     next_file_id: int,
-) -> pa.Table:
-    """Return the cached files with the changes between the cached version and this one."""
-    removed = store.query(
-        "removed_ids_between", table_id=table_id, after=entry.version, last=version
-    )
-    files = entry.files
+) -> pa.Table | None:
+    """Return the cached files with the changes between the cached version and this one.
+
+    Returns None if the cached version has expired, so that not all changes are known.
+    """
     import pyarrow as pa  # lazy import: start-up time
 
-    if removed:
-        import pyarrow.compute as pc  # lazy import: slow, and not needed for a first read
-
-        gone = pa.array([row[0] for row in removed], pa.int64())
-        files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
+    files, more = entry.files, None
     if next_file_id > entry.next_file_id:
         more = read_files(
             store,
@@ -186,5 +195,15 @@ def _refresh(
             first_file_id=entry.next_file_id,
             next_file_id=next_file_id,
         )
+    # This is the last query: if the cached version still exists, all queries were complete.
+    removed = removed_ids(store, table_id=table_id, after=entry.version, last=version)
+    if removed is None:
+        return None
+    if removed:
+        import pyarrow.compute as pc  # lazy import: slow, and not needed for a first read
+
+        gone = pa.array(removed, pa.int64())
+        files = files.filter(pc.invert(pc.is_in(files["file_id"], value_set=gone)))
+    if more is not None:
         files = pa.concat_tables([files, more])
     return files.combine_chunks() if files["file_id"].num_chunks > _MAX_CHUNKS else files

@@ -23,6 +23,7 @@ from deltasql.store.records import (
     domain_from_row,
     txn_from_row,
 )
+from deltasql.store.store import version_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -103,17 +104,17 @@ class Snapshot:
 
     def transactions(self) -> dict[str, SetTransaction]:
         """Return the latest transaction of every application, by application id."""
-        rows = self.store.query("txn_versions", **self._at())
+        rows = self._query("txn_versions")
         return {row[0]: txn_from_row(row) for row in rows}
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the latest version that an application committed; None if there is none."""
-        rows = self.store.query("txn_version_of", app_id=app_id, **self._at())
+        rows = self._query("txn_version_of", app_id=app_id)
         return rows[0][0] if rows else None
 
     def domains(self) -> dict[str, DomainMetadata]:
         """Return the metadata domains that are not removed."""
-        found = (domain_from_row(row) for row in self.store.query("domains_at", **self._at()))
+        found = (domain_from_row(row) for row in self._query("domains_at"))
         return {domain.domain: domain for domain in found if not domain.removed}
 
     # Files
@@ -121,6 +122,8 @@ class Snapshot:
     def totals(self) -> Totals:
         """Count the live files without fetching them."""
         files, size, records, with_records = self.store.query("live_totals", **self._at())[0]
+        if not files:  # the statement counts no files of an expired version
+            self.check_not_expired()
         self.store.set_table_gauge("files_active", int(files), self.table.full_name)
         return Totals(int(files), int(size), int(records or 0) if with_records == files else None)
 
@@ -132,7 +135,7 @@ class Snapshot:
         """Return the number of rows that the deletion vectors of live files delete."""
         if "deletionVectors" not in reader_features(self.protocol):
             return 0
-        rows = self.store.query("vector_rows", table_id=self.table.table_id, version=self.version)
+        rows = self._query("vector_rows")
         return sum(int(row[1]) for row in rows)
 
     def file_paths(self) -> pa.Table:
@@ -190,6 +193,15 @@ class Snapshot:
         check_readable(self.protocol)
         return self.cache.files(self.store, columns, next_file_id=self.next_file_id, **self._at())
 
+    def check_not_expired(self) -> None:
+        """Raise VersionNotFoundError if this version has expired since the snapshot was opened."""
+        self.store.check_version(self.table.table_id, self.version)
+
+    def _query(self, name: str, **params: object) -> list[Row]:
+        found = self.store.query(name, **self._at(), **params)
+        self.check_not_expired()
+        return found
+
     def _at(self) -> dict[str, int]:
         return {"table_id": self.table.table_id, "version": self.version}
 
@@ -243,7 +255,7 @@ class Scan:
             version=self.snapshot.version,
             file_ids=list(file_ids),
         )
-        found = from_rows(rows, "files_all").with_partitions(self._partitions)
+        found = self._found(rows)
         if self.predicate is None:
             return found
         return found.prune(_core.Predicate(self.predicate.to_pruning_json()))
@@ -253,6 +265,7 @@ class Scan:
         partition_ids = self._partition_ids(tree)
         ranges = self._ranges(predicate.bounds())
         if partition_ids == [] or (ranges is not None and not ranges):
+            self.snapshot.check_not_expired()
             return from_rows([], "files_all").with_partitions({})
         return self._fetch(partition_ids, ranges).prune(tree)
 
@@ -312,16 +325,23 @@ class Scan:
             return self._listed(snapshot.files())
         if partition_ids is not None and (ranges is None or partition_share < share):
             rows = store.query("files_in_partitions", partition_ids=partition_ids, **at)
-            return from_rows(rows, "files_all").with_partitions(self._partitions)
+            return self._found(rows)
         assert ranges is not None
         firsts, lasts = ranges.columns()
         if ranges.count > _BULK_FILES:
             bulk = store.arrow(
                 "files_all", first_file_id=firsts[0], next_file_id=lasts[-1] + 1, **at
             )
+            if not bulk.num_rows:
+                snapshot.check_not_expired()
             return self._listed(from_arrow(bulk, "files_all"))
         pairs = [list(pair) for pair in zip(firsts, lasts, strict=True)]
         rows = store.query("files_in_ranges", firsts=firsts, lasts=lasts, pairs=pairs, **at)
+        return self._found(rows)
+
+    def _found(self, rows: list[Row]) -> _core.FileList:
+        if not rows:  # statements return no files of an expired version
+            self.snapshot.check_not_expired()
         return from_rows(rows, "files_all").with_partitions(self._partitions)
 
 
@@ -370,8 +390,20 @@ def open_snapshot(
 
 def snapshots_as_of(store: Store, cache: FileCache, timestamp: datetime) -> list[Snapshot]:
     """Open all tables of the catalog at a timestamp, with one statement."""
-    rows = store.query("heads_as_of", timestamp_ms=to_ms(timestamp))
-    return [_snapshot_from_row(store, cache, row) for row in rows]
+    at_ms = to_ms(timestamp)
+    rows = store.query("heads_as_of", timestamp_ms=at_ms)
+    found = [_snapshot_from_row(store, cache, row) for row in rows]
+    for each in found:
+        if each.committed_at_ms > at_ms:
+            raise VersionNotFoundError(
+                f"the catalog cannot be read at {timestamp.isoformat()}: the history of "
+                f"{each.table.full_name} begins at version {each.version}, which was committed at "
+                f"{each.committed_at.isoformat()}",
+                table=each.table.full_name,
+                version=each.version,
+                help="Use a later timestamp, or open the other tables one by one.",
+            )
+    return found
 
 
 def _snapshot_from_row(store: Store, cache: FileCache, row: Row) -> Snapshot:
@@ -383,11 +415,7 @@ def _head_at_version(store: Store, table: TableRow, version: int) -> Head:
     rows = store.query("head_at_version", table_id=table.table_id, version=version)
     if not rows:
         low, high = store.query("version_bounds", table_id=table.table_id)[0]
-        raise VersionNotFoundError(
-            f"{table.full_name} has no version {version}; it has {low} to {high}",
-            version=version,
-            latest=high,
-        )
+        raise version_not_found(table.full_name, version, low, high)
     return Head(*rows[0])
 
 

@@ -21,6 +21,7 @@ from deltasql.exceptions import (
     StoreReadOnlyError,
     StoreUnavailableError,
     TxnLogStoreError,
+    VersionNotFoundError,
 )
 from deltasql.model.clock import now_ms
 from deltasql.store import append, migrations
@@ -37,6 +38,7 @@ from deltasql.store.records import (
     metadata_from_row,
     protocol_from_row,
 )
+from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -361,8 +363,21 @@ class Store:
         """Return every partition of a table as id → canonical JSON."""
         return dict(self.query("partitions", table_id=table_id))
 
+    def check_version(self, table_id: int, version: int) -> None:
+        """Raise VersionNotFoundError if a version has expired, so that its rows are incomplete.
+
+        Expiry deletes the row of a version before the rows that only this version needs. So if the
+        version exists after a read, the read was complete.
+        """
+        if self.query("version_exists", table_id=table_id, version=version):
+            return
+        for namespace, name, low, high in self.query("named_version_bounds", table_id=table_id):
+            raise version_not_found(join_table_name(namespace, name), version, low, high)
+
     def _one(self, name: str, session: Session | None, /, **params: Any) -> Row:
         rows = session.query(name, **params) if session else self.query(name, **params)
+        if not rows:  # the metadata of an expired version
+            self.check_version(params["table_id"], params["version"])
         return rows[0]
 
     # Identity columns
@@ -524,6 +539,18 @@ class _Translated:
     ) -> None:
         if error is not None and isinstance(error, self._store.errors):
             raise self._store.translate(error) from error
+
+
+def version_not_found(table: str, version: int, low: int, high: int) -> VersionNotFoundError:
+    """Return the error for a version that a table with the versions low..high does not have."""
+    gone = f" The history before version {low} has expired." if 0 <= version < low else ""
+    return VersionNotFoundError(
+        f"{table} has no version {version}; it has {low} to {high}",
+        table=table,
+        version=version,
+        latest=high,
+        help=f"{VersionNotFoundError.default_help}{gone}",
+    )
 
 
 def _help_with_path(uri: DeltaSqlUri, path: Path | None) -> str:

@@ -240,6 +240,8 @@ class _Repair:
         target = self._current_target()
         published = -1 if target is None else target.published_version
         listing = find_log(self._storage)
+        if listing is None and low > 0 and published >= low:
+            self._write_checkpoint(low)  # nothing else has the versions before it
         missing = missing_versions(listing, low, published)
         if listing is not None and self._were_cleaned(missing, listing):
             # The checkpoint that replaced these versions is gone, so write a new one.

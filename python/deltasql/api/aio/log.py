@@ -100,6 +100,8 @@ class AsyncLog:
             first_file_id=0,
             next_file_id=snapshot.next_file_id,
         )
+        if not rows:  # statements return no files of an expired version
+            await self._worker.run(snapshot.check_not_expired)
         return to_arrow(from_rows(rows, "files_all"))
 
     def _open(self, table: TableRow, version: int | None) -> Snapshot:

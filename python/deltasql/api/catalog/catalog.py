@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from deltasql.model.progress import OnProgress
     from deltasql.model.statements.parameters import Parameters
     from deltasql.operations.clone.clone import CloneReport
+    from deltasql.operations.expire_history import ExpiredHistory
     from deltasql.snapshot.snapshot import Snapshot
     from deltasql.uri import DeltaSqlUri
 
@@ -276,6 +277,37 @@ class Catalog(BaseCatalog):
                 operate(tx)
 
         return vacuum(self, self.resolve(name, fresh=True), commit, **options)
+
+    def expire_history(
+        self,
+        name: str,
+        *,
+        retention_hours: float | None = None,
+        before_version: int | None = None,
+        dry_run: bool = True,
+        on_progress: OnProgress | None = None,
+    ) -> ExpiredHistory:
+        """Delete old versions of a table from the database; by default it is a dry run.
+
+        Versions older than the retention are deleted: by default the longer one of
+        `delta.logRetentionDuration` and `delta.deletedFileRetentionDuration`. With
+        `before_version`, that version and all later ones stay. A version also stays if it is not
+        published yet, if the published log still has it, or if the last vacuum kept it. Data files
+        are not deleted: `vacuum` does that.
+        """
+        # lazy import: few processes need it
+        from deltasql.operations.expire_history import expire_history
+
+        return expire_history(
+            self.store,
+            self.resolve(name, fresh=True),
+            self.config,
+            self.cache,
+            retention_hours=retention_hours,
+            before_version=before_version,
+            dry_run=dry_run,
+            on_progress=on_progress,
+        )
 
     def vacuum_uncommitted(self, *, dry_run: bool = True) -> list[str]:
         """Delete files of transactions that never committed and whose table does not exist.

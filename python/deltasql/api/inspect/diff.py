@@ -141,6 +141,7 @@ def _files(
     files, size, records, counted, with_vector = map(int, query(sums, **key)[0])
     if with_vector:
         records -= sum(_deleted(row[0]) for row in query(vectors, **key))
+    old.check_not_expired()
     names = partition_names((new if is_added else old).metadata)
     version = 5 if is_added else 6  # the position of the version in a row
     changes = tuple(_change(row, row[version], names) for row in rows[:limit])

@@ -129,9 +129,12 @@ class Measured:
             snapshot.store.arrow(
                 "files_measured",
                 table_id=snapshot.table.table_id,
+                version=snapshot.version,
                 next_file_id=snapshot.next_file_id,
             )
         )
+        if not self.files.num_rows:  # the statement returns no files of an expired version
+            snapshot.check_not_expired()
         ended = self.files["removed_version"]
         is_live = pc.or_(pc.less(ended, 0), pc.greater(ended, snapshot.version))
         self.live = self.files.filter(is_live)

@@ -103,7 +103,7 @@ class TotalsCache:
         return sum(max(0, end - known.get(table_id, 1)) for table_id, end in ends.items())
 
     def _updated(self, table_id: int, before: TableTotals) -> TableTotals | None:
-        """Return totals at the latest version; None if the table does not exist any more.
+        """Return totals at the latest version; None if they must be computed from all files.
 
         A file that was both added and removed since `before` is in neither sum.
         """
@@ -113,6 +113,8 @@ class TotalsCache:
             return None
         _, version, next_file_id, *row = rows[0]
         ended = self._store.query("table_sums_ended", **key, after=before.version, last=version)
+        if not self._store.query("version_exists", table_id=table_id, version=before.version):
+            return None  # the files that were removed since then may have expired
         sums = before.sums.plus(FileSums.from_row(row)).plus(FileSums.from_row(ended[0]), -1)
         return self._totals(table_id, version, next_file_id, sums)
 

@@ -212,7 +212,7 @@ def _commit_after_head(
     """Commit foreign commits again as new versions, because their versions are in use."""
     before = foreign[0].version - 1
     with store.session() as session:
-        winners = load_winners(session, table.table_id, before, head)
+        winners = load_winners(session, table, before, head)
     # A run that crashed may have committed some of the foreign commits already. These do not
     # conflict with the others.
     ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}

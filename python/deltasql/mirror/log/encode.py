@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from deltasql import _core
+from deltasql.exceptions import VersionNotFoundError
 from deltasql.model.deletion_vector import vector_file
 from deltasql.store.records import (
     Commit,
@@ -211,6 +212,13 @@ def _versions(
     first_file_id = 1
     if rows[0].version == first - 1:
         first_file_id = rows.pop(0).next_file_id
+    if rows and rows[0].version > first:
+        low = rows[0].version
+        raise VersionNotFoundError(
+            f"version {first} has expired: the history in the database begins at version {low}",
+            version=first,
+            help="Versions before it can no longer be published. Export or clone the table.",
+        )
     if len(rows) == 1:
         return rows, first_file_id
     removed: dict[int, int] = dict(

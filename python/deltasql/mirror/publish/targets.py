@@ -149,16 +149,17 @@ def add_target(
     if kind == DELTA and not allow_nested:
         reject_nested_location(store.query, place)
         reject_replica(store.query, place, allow_nested=False)
-    first = store.query("version_bounds", table_id=table.table_id)[0][0]
-    if kind == DELTA and first:
-        raise TxnLogMirrorError(
-            f"{table.full_name} cannot be replicated: its log begins at version {first}, and a "
-            "replica needs the whole log",
-            table=table.full_name,
-            location=place,
-            help="Clone or export the table instead.",
-        )
-    with store.change() as (session, _):
+    # The head is locked, so that no version expires before the target is recorded.
+    with store.change([table.table_id]) as (session, _):
+        first = session.query("version_bounds", table_id=table.table_id)[0][0]
+        if kind == DELTA and first:
+            raise TxnLogMirrorError(
+                f"{table.full_name} cannot be replicated: its log begins at version {first}, and a "
+                "replica needs the whole log",
+                table=table.full_name,
+                location=place,
+                help="Clone or export the table instead.",
+            )
         insert_target(session, table, OWN)
         insert_target(session, table, name, kind, place)
         session.execute("count_further_targets", table_id=table.table_id)

@@ -16,6 +16,7 @@ from sqlglot import exp
 from deltasql.engine.files.live_files import LiveFiles
 from deltasql.engine.inputs import python_rows
 from deltasql.operations.sql.queries import column, identifier
+from deltasql.snapshot.files import removed_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +43,9 @@ def row_difference(
 ) -> RowDifference:
     """Compare two versions of a table by their common columns; `old` is the earlier version."""
     names = [name for name in new.schema.names if name in old.schema.names]
-    removed_ids = {row[0] for row in _removed_ids(old, new)}
     before = old.scan().arrow
-    removed = before.filter(pc.is_in(before["file_id"], value_set=_ids(before, removed_ids)))
+    gone = _ids(before, _removed_ids(old, new))
+    removed = before.filter(pc.is_in(before["file_id"], value_set=gone))
     after = new.scan().arrow
     added = after.filter(pc.greater_equal(after["file_id"], old.next_file_id))
     sides = [
@@ -76,10 +77,12 @@ def row_difference(
     )
 
 
-def _removed_ids(old: Snapshot, new: Snapshot) -> list[tuple[Any, ...]]:
-    return old.store.query(
-        "removed_ids_between", table_id=old.table.table_id, after=old.version, last=new.version
-    )
+def _removed_ids(old: Snapshot, new: Snapshot) -> set[int]:
+    at = {"table_id": old.table.table_id, "after": old.version, "last": new.version}
+    found = removed_ids(old.store, **at)
+    if found is None:
+        old.check_not_expired()
+    return set(found or ())
 
 
 def _ids(files: pa.Table, chosen: set[int]) -> pa.Array:

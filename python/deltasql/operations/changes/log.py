@@ -129,7 +129,11 @@ class ChangeLog:
     def _page(self, first: int, last: int) -> list[VersionChanges]:
         # Include the version before `first`: its row has the first file id of version `first`.
         rows = self._query("versions_between", first=first - 1, last=last, limit=_PAGE + 1)
-        first_file_id = rows.pop(0)[2] if rows and rows[0][0] < first else 0
+        first_file_id = 0
+        if rows and rows[0][0] < first:
+            first_file_id = rows.pop(0)[2]
+        elif first > 0:  # it has expired since the caller looked up the first version
+            self._store.check_version(self.table.table_id, first - 1)
         if not rows:
             return []
         span = {"after": first - 1, "last": rows[-1][0]}
@@ -150,6 +154,8 @@ class ChangeLog:
             file = ChangedFile(path, partition or "{}", "", size, None, may_be_gone=True)
             found[version].change_data.append(file)
         self._set_partitioning(list(found.values()))
+        if first > 0:
+            self._store.check_version(self.table.table_id, first - 1)
         return list(found.values())
 
     def _set_partitioning(self, page: list[VersionChanges]) -> None:

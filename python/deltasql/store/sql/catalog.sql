@@ -66,13 +66,16 @@ ON CONFLICT (namespace) DO NOTHING;
 DELETE FROM dl_namespaces WHERE namespace = $namespace;
 
 -- name: heads_as_of
+-- If the version at that time has expired, the first version that is left is returned: its time is later.
 SELECT t.table_id, t.table_uuid, t.namespace, t.name, t.location, t.created_at_ms, t.dropped_at_ms, t.properties,
   {use:version_state}
 FROM dl_tables t JOIN dl_table_versions v ON v.table_id = t.table_id
 WHERE t.created_at_ms <= $timestamp_ms AND (t.dropped_at_ms IS NULL OR t.dropped_at_ms > $timestamp_ms)
-  AND v.version = (SELECT w.version FROM dl_table_versions w
-                   WHERE w.table_id = t.table_id AND w.committed_at_ms <= $timestamp_ms
-                   ORDER BY w.committed_at_ms DESC, w.version DESC LIMIT 1)
+  AND v.version = coalesce(
+    (SELECT w.version FROM dl_table_versions w
+     WHERE w.table_id = t.table_id AND w.committed_at_ms <= $timestamp_ms
+     ORDER BY w.committed_at_ms DESC, w.version DESC LIMIT 1),
+    (SELECT nullif(min(e.version), 0) FROM dl_table_versions e WHERE e.table_id = t.table_id))
 ORDER BY t.namespace, t.name;
 
 -- name: tables_at

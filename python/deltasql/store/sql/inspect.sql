@@ -100,7 +100,7 @@ SELECT f.partition_id * 2 + CASE WHEN f.deletion_vector IS NULL THEN 0 ELSE 1 EN
   coalesce(f.num_records, -1) AS num_records,
   f.added_version * 4294967296 + coalesce(f.removed_version + 1, 0) AS life
 FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.file_id < $next_file_id;
+WHERE f.table_id = $table_id AND f.file_id < $next_file_id AND {use:version_is_left};
 
 -- name: vector_rows [sqlite]
 SELECT f.partition_id, sum(json_extract(f.deletion_vector, '$.cardinality')), count(*) FROM dl_add_files f
@@ -224,7 +224,7 @@ SELECT {use:page_columns} FROM dl_add_files f WHERE f.table_id = $table_id AND f
 
 -- name: live_files_of
 SELECT {use:file_columns} FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.file_id {in:file_ids} AND {use:live_at_version};
+WHERE f.table_id = $table_id AND f.file_id {in:file_ids} AND {use:live_at_version} AND {use:version_is_left};
 
 -- name: definition_versions
 -- Versions that changed the metadata or the protocol, newest first.

@@ -30,6 +30,15 @@ SELECT
   (SELECT min(version) FROM dl_table_versions WHERE table_id = $table_id),
   (SELECT max(version) FROM dl_table_versions WHERE table_id = $table_id);
 
+-- name: version_exists
+SELECT 1 FROM dl_table_versions WHERE table_id = $table_id AND version = $version;
+
+-- name: named_version_bounds
+SELECT t.namespace, t.name,
+  (SELECT min(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id),
+  (SELECT max(v.version) FROM dl_table_versions v WHERE v.table_id = t.table_id)
+FROM dl_tables t WHERE t.table_id = $table_id;
+
 -- name: operation_until
 SELECT version FROM dl_table_versions
 WHERE table_id = $table_id AND version <= $version AND operation = $operation
@@ -118,11 +127,14 @@ coalesce(sum(f.size >> 32) * 4294967296 + sum(f.size & 4294967295), 0)
 -- name: live_totals
 SELECT count(*), {use:size_sum}, sum(f.num_records >> 32) * 4294967296 + sum(f.num_records & 4294967295),
   count(f.num_records) FROM dl_add_files f
-WHERE f.table_id = $table_id AND {use:live_at_version};
+WHERE f.table_id = $table_id AND {use:live_at_version} AND {use:version_is_left};
 
 -- name: removed_ids_between
+-- The id -1 means that the version $after has expired. Then the ids of removed files may be incomplete.
 SELECT file_id FROM dl_add_files
-WHERE table_id = $table_id AND removed_version > $after AND removed_version <= $last;
+WHERE table_id = $table_id AND removed_version > $after AND removed_version <= $last
+UNION ALL
+SELECT -1 WHERE NOT EXISTS (SELECT 1 FROM dl_table_versions WHERE table_id = $table_id AND version = $after);
 
 -- part: file_columns
 f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, coalesce(f.stats, '') AS stats,
@@ -133,34 +145,38 @@ f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.data_change, c
 -- part: live_at_version
 f.added_version <= $version AND (f.removed_version IS NULL OR f.removed_version > $version);
 
+-- part: version_is_left
+-- Without this condition, some rows of an expired version would be returned.
+EXISTS (SELECT 1 FROM dl_table_versions e WHERE e.table_id = $table_id AND e.version = $version);
+
 -- name: files_all
 SELECT {use:file_columns}
 FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY f.file_id;
 
 -- name: files_brief
 SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.num_records, f.added_version
 FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY f.file_id;
 
 -- name: files_to_read
 SELECT f.file_id, f.path, f.partition_id, f.size, f.modification_time, f.num_records, coalesce(f.deletion_vector, '') AS deletion_vector
 FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version}
+WHERE f.table_id = $table_id AND f.file_id >= $first_file_id AND f.file_id < $next_file_id AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY f.file_id;
 
 -- name: files_in_partitions
 SELECT {use:file_columns}
 FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND f.partition_id > 0 AND {use:live_at_version}
+WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND f.partition_id > 0 AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY +f.file_id;
 
 -- name: files_in_partitions [sqlite]
 SELECT {use:file_columns}
 FROM dl_add_files f
-WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND likely(f.partition_id > 0) AND {use:live_at_version}
+WHERE f.table_id = $table_id AND f.partition_id {in:partition_ids} AND likely(f.partition_id > 0) AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY +f.file_id;
 
 -- name: stats_ranges_overlapping
@@ -174,7 +190,7 @@ SELECT {use:file_columns}
 FROM json_each($pairs) r
 CROSS JOIN dl_add_files f ON f.table_id = $table_id
   AND f.file_id BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')
-WHERE {use:live_at_version}
+WHERE {use:live_at_version} AND {use:version_is_left}
 ORDER BY f.file_id;
 
 -- name: files_in_ranges [postgres]
@@ -185,7 +201,7 @@ WHERE f.table_id = $table_id AND f.file_id = ANY (ARRAY(
     SELECT generate_series(r.first_id, r.last_id)
     FROM unnest($firsts::bigint[], $lasts::bigint[]) AS r (first_id, last_id)
   ))
-  AND {use:live_at_version}
+  AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY f.file_id;
 
 -- name: files_in_ranges [duckdb]
@@ -197,5 +213,5 @@ WHERE f.table_id = $table_id
     SELECT unnest(range(r.first_id, r.last_id + 1))
     FROM (SELECT unnest($firsts) AS first_id, unnest($lasts) AS last_id) r
   )
-  AND {use:live_at_version}
+  AND {use:live_at_version} AND {use:version_is_left}
 ORDER BY f.file_id;

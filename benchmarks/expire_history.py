@@ -1,0 +1,134 @@
+"""Measure an expiry of history: its time, the size of the database, and commits before and after.
+
+python -m benchmarks.expire_history [URI] [--commits N]    the default is a new SQLite file
+
+Nine of ten commits append a file. The tenth replaces these files with one, as a compaction does.
+The mirror is off, and no data file is written. The vacuum and the expiry run with a clock that is a
+year ahead, so that the retention has passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import deltasql
+from benchmarks.phases import SCHEMA, STATS
+from deltasql import AddFile, RemoveFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltasql.api.catalog.catalog import Catalog
+
+T = TypeVar("T")
+_YEAR_S = 365 * 24 * 3600
+_TIMED = 1_000
+
+
+def main(uri: str, folder: str, commits: int) -> None:
+    """Create the table, expire all versions but the last 1,000, and print the figures."""
+    settings = {"mirror": {"mode": "off"}, "table": {"data_root": folder}}
+    with deltasql.connect(uri, create=True, **settings) as catalog:
+        name = f"t{uuid.uuid4().hex[:8]}"
+        catalog.create_table(name, SCHEMA)
+        times, live = [], []
+        for number in range(commits):
+            began = time.perf_counter()
+            live = _commit(catalog, name, number, live)
+            times.append(time.perf_counter() - began)
+        _show("commit before", times[-_TIMED:])
+        print(f"database before: {_size(catalog):.1f} MB")
+        _ahead(lambda: catalog.vacuum(name, dry_run=False))
+        first = catalog.table(name).version() - 1_000
+        began = time.perf_counter()
+        plan = _ahead(lambda: catalog.expire_history(name, before_version=first))
+        print(f"dry run: {time.perf_counter() - began:.2f} s")
+        began = time.perf_counter()
+        done = _ahead(lambda: catalog.expire_history(name, before_version=first, dry_run=False))
+        print(f"expiry: {time.perf_counter() - began:.2f} s, {done.versions:,} versions")
+        print("rows:", ", ".join(f"{key} {count:,}" for key, count in done.rows.items()))
+        if plan.rows != done.rows:
+            raise RuntimeError("the dry run counted other rows")
+        print(f"database after: {_size(catalog):.1f} MB")
+        times = []
+        for number in range(commits, commits + _TIMED):
+            began = time.perf_counter()
+            live = _commit(catalog, name, number, live)
+            times.append(time.perf_counter() - began)
+        _show("commit after", times)
+        print(f"database after {_TIMED:,} more commits: {_size(catalog):.1f} MB")
+        began = time.perf_counter()
+        _compact(catalog)
+        print(f"compacted in {time.perf_counter() - began:.1f} s: {_size(catalog):.1f} MB")
+
+
+def _commit(catalog: Catalog, name: str, number: int, live: list[str]) -> list[str]:
+    path = f"{uuid.uuid4()}.parquet"
+    add = AddFile(path, {}, 10, 0, stats=STATS)
+    with catalog.begin() as tx:
+        if number % 10 < 9:
+            tx.stage_table(name, [add])
+            return [*live, path]
+        tx.stage_table(name, [add, *(RemoveFile(each, size=10) for each in live)])
+        return [path]
+
+
+def _ahead(run: Callable[[], T]) -> T:
+    """Run a function with a clock that is a year ahead."""
+    right, right_ns = time.time, time.time_ns
+    time.time = lambda: right() + _YEAR_S
+    time.time_ns = lambda: right_ns() + _YEAR_S * 10**9
+    try:
+        return run()
+    finally:
+        time.time, time.time_ns = right, right_ns
+
+
+def _show(label: str, times: list[float]) -> None:
+    ordered = sorted(times)
+    p99 = ordered[len(ordered) * 99 // 100]
+    print(f"{label}: median {statistics.median(times) * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms")
+
+
+def _size(catalog: Catalog) -> float:
+    path = catalog.store.dialect.path
+    if path is not None:
+        files = path.parent.glob(f"{path.name}*")
+        return sum(each.stat().st_size for each in files) / 1e6
+    sizes = (
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"
+    )
+    return int(_raw(catalog, sizes).fetchone()[0]) / 1e6
+
+
+def _compact(catalog: Catalog) -> None:
+    backend = catalog.uri.backend
+    if backend == "postgres":
+        for name in ("dl_table_versions", "dl_add_files", "dl_file_stats", "dl_remove_files"):
+            _raw(catalog, f"VACUUM FULL {name}")
+    else:
+        _raw(catalog, "VACUUM" if backend == "sqlite" else "CHECKPOINT")
+    if backend == "sqlite":
+        _raw(catalog, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _raw(catalog: Catalog, text: str):  # type: ignore[no-untyped-def]  # of any driver
+    with catalog.store.session() as session:
+        return session._connection.execute(text)  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("uri", nargs="?")
+    parser.add_argument("--commits", type=int, default=100_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        default = f"deltasql://sqlite/{Path(place) / 'meta.db'}"
+        main(given.uri or default, place, given.commits)
