@@ -202,7 +202,7 @@ def test_section_variable_must_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "JSON" in failure().message
 
 
-def test_variable_of_a_key_overrides_the_variable_of_its_section(
+def test_variable_for_a_key_overrides_the_variable_for_its_section(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DELTASQL_POOL", '{"max_size": 4, "timeout_s": 2.5}')

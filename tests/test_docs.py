@@ -291,7 +291,7 @@ def test_site_has_pages_for_repository_files(site: Path) -> None:
     assert 'href="../internals/architecture.html"' in steps
 
 
-def test_menu_groups_guides_by_task_and_adds_new_ones() -> None:
+def test_menu_groups_guides_by_task_and_adds_new_guides() -> None:
     pages = ["guides/a.md", "guides/spark.md", "how-to/spark.md", "index.md", "how-to/b.md"]
     assert menu([*pages, "reference/api/aio.md"]) == [
         {"Start": ["index.md"]},

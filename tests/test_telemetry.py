@@ -293,7 +293,7 @@ def test_exporters_are_imported_only_when_enabled() -> None:
     assert run.stdout.strip() == "set()"
 
 
-def test_forget_removes_a_gauge_and_ignores_unknown_ones() -> None:
+def test_forget_removes_a_gauge_and_ignores_unknown_gauges() -> None:
     registry = telemetry.enable_prometheus(CollectorRegistry())
     for table in ("a", "b"):
         telemetry.gauge("files_active", 3, table=table)

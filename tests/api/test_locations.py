@@ -309,7 +309,7 @@ def forget_location(catalog: Catalog, name: str) -> None:
         )
 
 
-def test_doctor_reports_tables_without_a_recorded_location_and_migrate_records_them(
+def test_doctor_reports_missing_locations_of_tables_until_migrate_records_them(
     catalog: Catalog, sales: Path, tmp_path: Path
 ) -> None:
     catalog.create_table("other", ROWS.schema, location=str(tmp_path / "other"))

@@ -84,7 +84,7 @@ def test_timestamp_reads_the_version_of_that_time(sales: Catalog) -> None:
         sales.query("SELECT * FROM sales@'soon'")
 
 
-def test_missing_version_error_names_the_available_ones(sales: Catalog) -> None:
+def test_missing_version_error_names_the_available_versions(sales: Catalog) -> None:
     with pytest.raises(VersionNotFoundError, match="0 to 2"):
         sales.query("SELECT * FROM sales@9")
 

@@ -78,7 +78,7 @@ def test_status_counts_pending_versions_and_run_once_publishes_them(
     run("mirror", "status", "--check")
 
 
-def test_verify_exits_with_1_on_damage_and_repair_fixes_it(
+def test_verify_exits_with_1_for_a_damaged_log_until_it_is_repaired(
     run: Callable[..., Result], lake: Path
 ) -> None:
     run("mirror", "publish")

@@ -234,7 +234,7 @@ def test_single_file_append_detects_new_metadata_renames_and_live_files(
     audit(direct)
 
 
-def test_commit_succeeds_when_the_server_stops_before_it_is_published(
+def test_commit_succeeds_when_the_server_stops_before_the_commit_is_published(
     direct: Catalog, proxy: Proxy, tmp_path: Path
 ) -> None:
     location = str(tmp_path / "p")

@@ -228,7 +228,7 @@ def test_query_result_is_paged_and_available_as_csv(site: Site) -> None:
     assert "[1, 2]" in nested.text
 
 
-def test_query_in_the_address_runs_only_if_a_person_opened_it(site: Site) -> None:
+def test_query_in_a_url_runs_only_if_a_person_opened_the_url(site: Site) -> None:
     query = {"sql": "SELECT 41 + 1 AS answer", "run": "1"}
     for origin in ("cross-site", "same-site", None):
         headers = {"Sec-Fetch-Site": origin} if origin else {}
@@ -240,7 +240,7 @@ def test_query_in_the_address_runs_only_if_a_person_opened_it(site: Site) -> Non
         assert ">42</td>" in shown, origin
 
 
-def test_result_has_an_address_that_shows_it_again(site: Site) -> None:
+def test_query_result_has_a_url_that_shows_the_result_again(site: Site) -> None:
     sql = "SELECT n FROM range(1200) t(n) ORDER BY n DESC"
     shown = site.post("/sql", {"sql": sql, "rows": "500", "page": "3", "plot": "none"}).text
     (address,) = re.findall(r'data-address="([^"]+)"', shown)

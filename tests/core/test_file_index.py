@@ -171,11 +171,11 @@ def test_path_key_hashes_folder_then_path_and_deletion_vector(path: str, dv: str
         ("array<long>", "1"),
     ],
 )
-def test_text_that_is_not_a_value_has_no_key(delta_type: str, text: str) -> None:
+def test_text_that_is_not_a_value_of_the_type_has_no_key(delta_type: str, text: str) -> None:
     assert _core.encode_key(delta_type, text) is None
 
 
-def test_literal_between_two_values_is_bounded_by_them() -> None:
+def test_literal_between_two_values_is_bounded_by_the_keys_of_both() -> None:
     assert _core.key_bounds("long", "1.5") == (
         _core.encode_key("long", "1"),
         _core.encode_key("long", "2"),

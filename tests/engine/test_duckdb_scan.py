@@ -99,7 +99,7 @@ def test_row_positions_count_deleted_rows(lake: Catalog, engine: DuckDbEngine) -
     }
 
 
-def test_vectors_and_partition_values_are_those_of_their_files(tmp_path: Path) -> None:
+def test_each_file_is_read_with_its_own_vector_and_partition_values(tmp_path: Path) -> None:
     rows = pa.table({"id": range(40), "part": [n // 10 for n in range(40)]})
     properties = {"delta.enableDeletionVectors": "true"}
     with (

@@ -120,7 +120,9 @@ CHANGES: dict[str, Callable[[deltalake.DeltaTable], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_operation_of_others_is_followed(catalog: Catalog, place: Path, change: str) -> None:
+def test_follow_loads_any_operation_of_another_writer(
+    catalog: Catalog, place: Path, change: str
+) -> None:
     catalog.follow(str(place))
     CHANGES[change](deltalake.DeltaTable(str(place)))
     catalog.refresh(NAME)

@@ -111,7 +111,7 @@ def test_repeated_import_changes_nothing(source: Path, opened: Catalog) -> None:
 
 
 @pytest.mark.every_database
-def test_repeated_import_loads_new_commits_of_others(source: Path, opened: Catalog) -> None:
+def test_repeated_import_loads_new_commits_of_other_writers(source: Path, opened: Catalog) -> None:
     opened.import_table(str(source))
     append(source, 30)
     append(source, 31)

@@ -372,7 +372,9 @@ def two_checkpoints(source: Path) -> None:
     forget_commits_below(source, CHECKPOINT)
 
 
-def test_import_uses_a_later_checkpoint_if_one_is_damaged(source: Path, catalog: Catalog) -> None:
+def test_import_uses_a_later_checkpoint_if_the_first_is_damaged(
+    source: Path, catalog: Catalog
+) -> None:
     two_checkpoints(source)
     corrupt(checkpoint_file(source))
     report = catalog.import_table(str(source))

@@ -58,7 +58,7 @@ def test_damaged_checkpoint_of_a_large_table_is_a_warning(source: Path, catalog:
     assert any(f"checkpoint {CHECKPOINT} cannot be used" in each for each in report.warnings)
 
 
-def test_import_uses_a_later_checkpoint_if_file_rows_of_one_are_damaged(
+def test_import_uses_a_later_checkpoint_if_file_rows_of_the_first_are_damaged(
     source: Path, catalog: Catalog
 ) -> None:
     """Only the columns of files are damaged, which is found when these columns are loaded."""

@@ -57,7 +57,9 @@ def test_second_run_imports_only_new_tables_and_commits(lake: Path, catalog: Cat
     }
 
 
-def test_failed_table_does_not_stop_the_others(lake: Path, catalog: Catalog) -> None:
+def test_failed_table_does_not_stop_the_import_of_other_tables(
+    lake: Path, catalog: Catalog
+) -> None:
     commit_path(lake / "crm" / "orders", 1).write_text("{")
     summary = catalog.import_tables(str(lake))
     assert not summary.ok

@@ -92,7 +92,7 @@ def test_rolled_back_log_can_be_imported(catalog: Catalog, other: Catalog, place
     assert sql_ids(catalog) == [*IDS, 11]
 
 
-def test_repeated_import_is_rejected_after_a_cutover_elsewhere(
+def test_repeated_import_is_rejected_after_a_cutover_in_another_catalog(
     catalog: Catalog, other: Catalog, place: Path
 ) -> None:
     """This catalog can write the table as well, so the table would have two authorities."""

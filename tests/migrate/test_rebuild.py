@@ -90,7 +90,7 @@ def verified(catalog: Catalog) -> bool:
     return bool(reports)
 
 
-def test_rebuilt_catalog_equals_the_lost_one(
+def test_rebuilt_catalog_equals_the_lost_catalog(
     lost: Catalog, empty_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     report = deltasql.rebuild(empty_uri, str(tmp_path / "lake"))

@@ -222,7 +222,7 @@ def test_repeated_cutover_and_rollback_lose_no_row(catalog: Catalog, place: Path
     assert verify_all_versions(catalog)
 
 
-def test_undrop_is_rejected_after_others_committed(catalog: Catalog, place: Path) -> None:
+def test_undrop_is_rejected_after_other_writers_committed(catalog: Catalog, place: Path) -> None:
     cut_over(catalog, place)
     catalog.rollback(NAME)
     theirs(place, 12)

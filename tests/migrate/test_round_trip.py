@@ -27,7 +27,7 @@ EXAMPLES = {"sqlite": 20, "postgres": 10, "duckdb": 5}
 _NOT_RESTORED = ("data_change", "extra", "extended_file_metadata")
 
 
-def test_exported_log_equals_the_imported_one(
+def test_exported_log_equals_the_imported_log(
     catalog: Catalog, backend: str, tmp_path: Path
 ) -> None:
     @settings(

@@ -106,7 +106,7 @@ def test_json_statistics_can_be_disabled(catalog: Catalog) -> None:
     assert found[0]["stats_parsed"]["numRecords"] == 7
 
 
-def test_value_of_wrong_type_becomes_null_alone(catalog: Catalog) -> None:
+def test_only_the_value_of_the_wrong_type_becomes_null(catalog: Catalog) -> None:
     odd = json.dumps(
         {
             "numRecords": 1,
@@ -232,7 +232,7 @@ def test_typed_statistics_use_physical_names(catalog: Catalog) -> None:
         ("2024-01-01T01:00:00+01:00", pa.timestamp("us"), datetime(2024, 1, 1, 1)),
     ],
 )
-def test_typed_value_is_none_when_it_does_not_fit(
+def test_value_that_does_not_fit_the_type_becomes_none(
     value: Any, kind: pa.DataType, typed: Any
 ) -> None:
     assert typed_value(value, kind) == typed

@@ -132,7 +132,7 @@ def test_cleanup_deletes_a_long_log_in_parts_oldest_first(
     assert counts == [5, 5, 2, 0]
 
 
-def test_other_log_files_expire_with_their_versions_and_unknown_ones_stay(
+def test_other_log_files_expire_with_their_versions_and_unknown_files_stay(
     table: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = table_storage(table)

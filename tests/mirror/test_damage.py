@@ -163,7 +163,7 @@ def test_invalid_checkpoint_hint_is_found_and_repaired(
     assert (log / "_last_checkpoint").exists() == has_checkpoint
 
 
-def test_next_checkpoint_replaces_a_hint_to_a_missing_one(published: Catalog) -> None:
+def test_next_checkpoint_replaces_a_hint_to_a_missing_checkpoint(published: Catalog) -> None:
     table = published.table("t")
     (Path(table.location) / LOG / "_last_checkpoint").write_text('{"version":4096,"size":1}')
     published.mirror.checkpoint("t")
@@ -178,7 +178,7 @@ def test_status_can_skip_the_log_files(published: Catalog) -> None:
     assert (found.state, found.damage) == ("ACTIVE", None)
 
 
-def test_repair_names_force_when_it_is_needed(published: Catalog) -> None:
+def test_repair_report_recommends_force_if_force_is_needed(published: Catalog) -> None:
     place = published.table("t").location
     path = commit_path(place, 7)
     path.write_bytes(path.read_bytes().replace(b'"WRITE"', b'"MERGE"'))

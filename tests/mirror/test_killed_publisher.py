@@ -41,7 +41,7 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("point", "times"), POINTS)
-def test_another_reconciler_completes_the_log_of_a_killed_one(
+def test_another_reconciler_completes_the_log_of_a_killed_reconciler(
     catalog_uri: DeltaSqlUri, tmp_path: Path, point: str, times: int
 ) -> None:
     with quiet(catalog_uri, tmp_path) as catalog:

@@ -236,7 +236,9 @@ def test_foreign_version_is_found(published: Catalog) -> None:
     assert report.log_version == HEAD + 1
 
 
-def test_equivalent_commit_in_other_bytes_is_not_a_difference(published: Catalog) -> None:
+def test_commit_with_other_bytes_and_the_same_content_is_not_a_difference(
+    published: Catalog,
+) -> None:
     location = published.table("t").location
     change_commit(location, 8, lambda action: action.get("commitInfo", {}).pop("txnId", None))
     report = verify(published)

@@ -238,7 +238,7 @@ def test_invalid_and_unsupported_commits_are_refused_with_their_error_type(
     assert published_versions(lake.table("t").location) == [0, 1]
 
 
-def test_next_commit_of_deltasql_follows_an_external_one(client: Client, lake: Catalog) -> None:
+def test_next_commit_of_deltasql_follows_an_external_commit(client: Client, lake: Catalog) -> None:
     assert send(client, lake, commit_text())
     before = lake.table("t").snapshot().committed_at_ms
     with lake.begin() as tx:

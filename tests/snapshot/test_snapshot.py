@@ -267,7 +267,9 @@ def test_listing_from_the_cached_files_equals_a_listing_from_the_database(
     assert len(cached_versions(catalog.cache)) == 1
 
 
-def test_older_version_does_not_evict_a_newer_one(catalog: Catalog, table: str) -> None:
+def test_older_version_does_not_evict_a_newer_version_from_the_cache(
+    catalog: Catalog, table: str
+) -> None:
     handle = catalog.table(table)
     newest = handle.files()
     assert handle.files(1)["path"].to_pylist() == ["a"]

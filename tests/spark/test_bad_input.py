@@ -247,7 +247,7 @@ def test_files_are_deleted_when_the_database_fails_before_commit(
 
 
 @pytest.mark.everything("Spark: make test runs only a smoke test of each API")
-def test_write_fails_cleanly_when_the_database_fails_before_it(
+def test_write_leaves_no_files_when_the_database_failed_before_the_write(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {

@@ -67,7 +67,9 @@ def test_filters_skip_files(spark: SparkSession, lake: Catalog, sql: Any) -> Non
     assert (len(sql(f"{files} 5")), len(sql(f"{files} 50"))) == (2, 1)
 
 
-def test_create_as_select_and_replace_are_one_commit_each(lake: Catalog, sql: Any) -> None:
+def test_create_table_as_select_and_replace_table_make_one_commit_each(
+    lake: Catalog, sql: Any
+) -> None:
     sql("CREATE TABLE lake.default.a AS SELECT id, id * 2 AS b FROM range(3)")
     assert lake.table("a").version() == 0
     sql("CREATE OR REPLACE TABLE lake.default.a AS SELECT b FROM lake.default.a WHERE b > 0")
@@ -225,7 +227,7 @@ def test_concurrent_overwrite_is_a_conflict(
     assert sql("SELECT id FROM lake.default.t") == [(5,)]
 
 
-def test_commit_whose_response_is_lost_happens_once(
+def test_commit_is_applied_once_although_its_response_is_lost(
     spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path, sql: Any
 ) -> None:
     sql("CREATE TABLE lake.default.t (id INT)")

@@ -138,7 +138,7 @@ def test_failed_write_blocks_the_transaction(lake: Catalog, sql: Any, tables: No
 
 
 @pytest.mark.everything(BEYOND)
-def test_commit_whose_response_is_lost_happens_once(
+def test_transaction_is_committed_once_although_the_response_is_lost(
     spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path, tables: None
 ) -> None:
     with losing_responses(service, "call", times=2, containing=b'"commit"') as (address, lost):

@@ -357,7 +357,7 @@ def test_append_only_table_keeps_its_rows(lake: Catalog, sql: Any) -> None:
 
 
 @pytest.mark.everything(MORE)
-def test_commit_whose_response_is_lost_changes_rows_once(
+def test_update_is_applied_once_although_its_response_is_lost(
     spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path
 ) -> None:
     create_pair(lake)

@@ -77,7 +77,7 @@ def test_stream_copies_every_row_once_over_restarts(
     assert [row["part"] for row in mirrored(lake, "copy")] == [1, 0, 1, 0, 1, 0]
 
 
-def test_batch_whose_response_is_lost_is_committed_once(
+def test_batch_is_committed_once_although_its_response_is_lost(
     spark: SparkSession, lake: Catalog, service: Service, tmp_path: Path
 ) -> None:
     append(lake, 1, 2)

@@ -140,7 +140,7 @@ def test_write_conflicts_with_a_concurrent_schema_change(lake: Catalog) -> None:
     assert not files_of(lake, "t") & (before - set(lake.table("t").files(0)["path"].to_pylist()))
 
 
-def test_overwrite_replaces_all_rows_or_those_of_replace_where(lake: Catalog) -> None:
+def test_overwrite_replaces_all_rows_or_the_rows_that_match_replace_where(lake: Catalog) -> None:
     save(uri(lake, "t"), ids(1, 2, 3, 4), partitionBy="part")
     save(uri(lake, "t"), ids(5, 7), overwrite=True, replaceWhere="part = 1")
     assert found(lake, "t") == [2, 4, 5, 7]

@@ -26,7 +26,7 @@ def count(source: Any, table: str) -> int:
 
 
 @pytest.mark.every_database
-def test_transaction_over_two_tables_is_visible_to_others_at_once(
+def test_transaction_over_two_tables_becomes_visible_in_both_at_once(
     session: deltasql.SqlSession, catalog: Catalog
 ) -> None:
     session.sql("BEGIN TRANSACTION")

@@ -49,7 +49,7 @@ def disk(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_file_is_flushed_before_it_gets_its_name_and_its_folders_after(
+def test_file_is_flushed_before_it_gets_its_name_and_folders_afterwards(
     disk: Storage, flushed: list[str], way: str
 ) -> None:
     root = disk.location

@@ -120,7 +120,7 @@ def test_append_takes_a_fixed_number_of_statements(
     assert count(append) <= bound
 
 
-def test_removing_many_files_takes_as_many_statements_as_one(
+def test_removing_many_files_takes_as_many_statements_as_removing_one_file(
     catalog: Catalog, table: str, count: Callable[..., int]
 ) -> None:
     added = files("old", 2000)

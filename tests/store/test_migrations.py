@@ -224,7 +224,7 @@ def test_concurrent_first_opens_all_succeed(
     assert sorted(applied) == [[], [], [], list(range(1, LATEST + 1))]
 
 
-def test_migration_does_not_wait_for_one_in_another_schema(
+def test_migration_does_not_wait_for_a_migration_in_another_schema(
     postgres_uri: DeltaSqlUri,
 ) -> None:
     with psycopg.connect(os.environ["TEST_DATABASE_URL"]) as elsewhere:

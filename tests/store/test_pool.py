@@ -162,7 +162,7 @@ def test_threads_never_use_more_than_the_maximum() -> None:
     assert len(made) <= 3
 
 
-def test_close_closes_idle_connections_now_and_used_ones_on_return() -> None:
+def test_close_closes_idle_connections_now_and_used_connections_on_return() -> None:
     made: list[FakeConnection] = []
     pool = pool_of(made)
     with pool.connection() as lent:

@@ -87,7 +87,7 @@ def test_many_intents_are_recorded_at_once(catalog: Catalog) -> None:
     assert intents(catalog) == sorted(paths)
 
 
-def test_failed_intent_raises_and_the_next_one_is_recorded(
+def test_failed_intent_raises_and_the_next_intent_is_recorded(
     catalog: Catalog, admin: psycopg.Connection[Any]
 ) -> None:
     with pytest.raises(TxnLogStoreError, match="NUL"):

@@ -146,7 +146,7 @@ def test_stats_has_sizes_skew_and_growth(sales: Catalog) -> None:
     assert (found.first_version, found.commits) == (0, 3)
 
 
-def test_growth_counts_inserted_rows_without_copied_ones(catalog: Catalog) -> None:
+def test_growth_excludes_rows_that_were_only_copied(catalog: Catalog) -> None:
     with catalog.begin() as tx:
         tx.write("shop", pa.table({"id": range(100), "v": [0] * 100}))
     with catalog.begin() as tx:
