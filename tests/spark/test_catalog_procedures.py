@@ -123,6 +123,7 @@ def test_rows_of_a_table_that_changed_after_the_analysis_are_not_read(
     ]
 
 
+@pytest.mark.everything(BEYOND)
 def test_failed_write_blocks_the_transaction(lake: Catalog, sql: Any, tables: None) -> None:
     sql("CALL lake.system.begin()")
     sql("INSERT INTO lake.default.orders VALUES ('pen')")
