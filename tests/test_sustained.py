@@ -12,7 +12,7 @@ import pytest
 from benchmarks.sustained import Minute, verdict
 
 ROOT = Path(__file__).parents[1]
-FLAT = Minute(1, 3000, 0, 10, 50, 0.5, 900, 80, 40, 300, 400, 500, 12)
+FLAT = Minute(1, 3000, 0, 0, 10, 50, 0.5, 900, 80, 40, 300, 400, 500, 12)
 
 
 @pytest.mark.everything("starts seven processes and a PostgreSQL server")
