@@ -233,7 +233,7 @@ def test_delete_that_began_before_the_compaction_wins(
     assert compact(catalog) == 1
 
 
-@pytest.mark.parametrize("change", ["delete", "update", "merge", "overwrite", "sql"])
+@pytest.mark.parametrize("change", ["delete", "update", "merge", "overwrite", "sql", "replace"])
 def test_change_that_begins_while_files_are_rewritten_wins(
     catalog: Catalog, change: str, outcomes: Callable[[], dict[str, float]]
 ) -> None:
@@ -259,8 +259,9 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "merge": merge,
     "overwrite": lambda tx: tx.write("t", pa.table({"id": [7], "part": [1]}), mode="overwrite"),
     "sql": lambda tx: tx.sql("DELETE FROM t WHERE id = 1"),
+    "replace": lambda tx: tx.sql("CREATE OR REPLACE TABLE t (id BIGINT)"),
 }
-EXPECTED = {"update": [0, 2, 3, 9], "overwrite": [7]}
+EXPECTED = {"update": [0, 2, 3, 9], "overwrite": [7], "replace": []}
 
 
 def test_change_sees_a_compaction_that_committed_just_before_it(catalog: Catalog) -> None:

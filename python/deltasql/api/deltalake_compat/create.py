@@ -91,7 +91,7 @@ def create_table_with_add_actions(
         if exists:
             unknown = unknown_properties(properties)
             replace_table(
-                tx.target(table),
+                tx.target_to_change(table),
                 schema,
                 partition_by,
                 {key: value for key, value in properties.items() if key not in unknown},

@@ -39,7 +39,7 @@ def create_or_replace(
     With `replaces`, the commit conflicts if another commit creates the table first.
     """
     if exists:
-        target = tx.target(name)
+        target = tx.target_to_change(name)
         replace_table(target, schema, partition_by, properties, description=description)
         set_clustering(target, cluster_by)
         return

@@ -580,7 +580,7 @@ class MultiTableTransaction:
 
     def drop_feature(self, table: str, name: str, *, truncate_history: bool = False) -> None:
         """Remove a table feature from the protocol; the table must not use it any more."""
-        features.drop_feature(self.target(table), name, truncate_history=truncate_history)
+        features.drop_feature(self.target_to_change(table), name, truncate_history=truncate_history)
 
     def set_table_properties(
         self, table: str, properties: Mapping[str, str], *, raise_if_not_exists: bool = True
@@ -733,7 +733,7 @@ class MultiTableTransaction:
         """Remove files from the log that are missing in storage; returns their names."""
         from deltasql.operations import repair  # lazy import: needed only for a repair
 
-        return repair.repair(self.target(table), dry_run=dry_run)
+        return repair.repair(self.target_to_change(table), dry_run=dry_run)
 
 
 def _list(names: str | Sequence[str]) -> Sequence[str]:

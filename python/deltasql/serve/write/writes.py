@@ -305,7 +305,7 @@ def _stage_create(
     if mode == "create":
         raise TableExistsError(f"table {name} already exists", table=name)
     catalog.writable(name)
-    stage = tx.target(name)
+    stage = tx.target_to_change(name)
     if location is not None and absolute_location(location) != stage.location:
         raise TxnLogConfigError(
             f"{name} cannot move to {location}: its files are in {stage.location}",

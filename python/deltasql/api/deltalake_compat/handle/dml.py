@@ -79,8 +79,9 @@ def create_write_transaction(
     check_file_actions(actions, mode)
 
     def operate(tx: MultiTableTransaction) -> None:
+        target = tx.target_to_change if mode == "overwrite" else tx.target
         stage_actions(
-            tx.target(table.name),
+            target(table.name),
             actions,
             mode=mode,
             schema=schema,

@@ -126,7 +126,7 @@ def _rewrite(
             # Base every commit on the version of the plan: if a concurrent commit removed one of
             # the planned files, this is a conflict.
             tx.pin(table.name, first)
-            target = tx.target(table.name)
+            target = tx.target_to_change(table.name)
             compaction, rewrite = chosen = planned or make_plan(target)
             stage_bins(target, compaction, options=options, rewrite=rewrite, is_enough=is_enough)
             return chosen
