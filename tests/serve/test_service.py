@@ -22,6 +22,7 @@ from deltasql._core import RowSet
 from deltasql.exceptions import InvalidDataError
 from deltasql.serve import Service
 from deltasql.serve.service_file import default_service_file
+from deltasql.store.leases import is_held
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables_staged
 from tests.serve.client import Client, ServiceError, write_file
@@ -143,6 +144,21 @@ def test_rows_are_deleted_by_vectors_if_the_table_enables_them(
     assert lake.sql("SELECT id FROM v").to_pylist() == [{"id": 2}]
     (metrics,) = (row.info.operation_metrics for row in lake.table("v").history(1))
     assert metrics["num_deletion_vectors_added"] == 1
+
+
+def test_change_of_rows_keeps_auto_compaction_away_until_it_ends(
+    client: Client, lake: Catalog
+) -> None:
+    with lake.begin() as tx:
+        tx.write("c", ROWS, properties={"delta.autoOptimize.autoCompact": "true"})
+    table_id = lake.table("c").row.table_id
+    appending = client.begin("c")
+    assert not is_held(lake.store.query, table_id)
+    begun = client.begin("c", command="DELETE")
+    assert is_held(lake.store.query, table_id)
+    client.call("write_abort", txn_id=begun["txn_id"])
+    assert not is_held(lake.store.query, table_id)
+    client.call("write_abort", txn_id=appending["txn_id"])
 
 
 def test_commit_replaces_files_to_change_rows(client: Client, table: str, lake: Catalog) -> None:
