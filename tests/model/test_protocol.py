@@ -206,8 +206,8 @@ def test_unknown_protocol_version_is_rejected(protocol: Protocol) -> None:
 
 
 def test_identity_columns_and_defaults_are_writable() -> None:
-    check_writable(Protocol(1, 6), IDENTITY)
-    check_writable(Protocol(1, 7, None, ("allowColumnDefaults", "identityColumns")), IDENTITY)
+    check_writable(Protocol(1, 6))
+    check_writable(Protocol(1, 7, None, ("allowColumnDefaults", "identityColumns")))
 
 
 @pytest.mark.parametrize("versions", [(1, 1), (1, 2), (1, 3), (1, 4), (2, 5), (1, 6), (2, 6)])

@@ -48,7 +48,7 @@ def table_state(
 ) -> TableState:
     """Derive the state of a table; raise if the protocol needs a feature we cannot write."""
     schema = StructType.from_json(metadata.schema_string)
-    check_writable(protocol, schema, metadata.configuration)
+    check_writable(protocol)
     properties = TableProperties(metadata.configuration)
     features = writer_features(protocol)
     partitions = physical_partition_columns(metadata, schema)
@@ -150,7 +150,7 @@ def validate_table(metadata: Metadata, protocol: Protocol) -> None:
     check_values(metadata.configuration)
     check_mapping(schema, metadata.configuration)
     check_valid(protocol)
-    check_writable(protocol, schema, metadata.configuration)
+    check_writable(protocol)
     check_iceberg_compat(schema, metadata.configuration, writer_features(protocol))
     missing = required_features(schema, metadata.configuration) - writer_features(protocol)
     if missing:

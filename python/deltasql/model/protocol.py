@@ -110,7 +110,6 @@ WRITABLE = frozenset(
         FENCE,
     }
 )
-_IDLE_UNTIL_USED: frozenset[str] = frozenset()
 
 BY_PROPERTY = {
     "delta.appendOnly": "appendOnly",
@@ -333,24 +332,10 @@ def check_readable(protocol: Protocol) -> None:
         )
 
 
-def check_writable(
-    protocol: Protocol,
-    schema: StructType | None = None,
-    configuration: Mapping[str, str] | None = None,
-) -> None:
-    """Raise UnsupportedFeatureError if deltasql cannot write tables with this protocol.
-
-    A protocol version implies features that the table may not use. If a schema is given, an implied
-    feature counts only if the table uses it. The same applies to the features `_IDLE_UNTIL_USED` in
-    `writerFeatures`.
-    """
+def check_writable(protocol: Protocol) -> None:
+    """Raise UnsupportedFeatureError if deltasql cannot write tables with this protocol."""
     check_readable(protocol)
-    demanded = writer_features(protocol)
-    if schema is not None:
-        used = required_features(schema, configuration or {})
-        idle = demanded if protocol.min_writer_version < 7 else demanded & _IDLE_UNTIL_USED
-        demanded = demanded - {f for f in idle - WRITABLE if f not in used}
-    unknown = sorted(demanded - WRITABLE)
+    unknown = sorted(writer_features(protocol) - WRITABLE)
     if protocol.min_writer_version > 7 or unknown:
         raise UnsupportedFeatureError(
             f"cannot write this table: it needs writer version {protocol.min_writer_version}"

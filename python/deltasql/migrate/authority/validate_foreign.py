@@ -9,7 +9,6 @@ from deltasql.commit.table_state import table_state, validate_table
 from deltasql.exceptions import InvalidActionError, UnsupportedFeatureError
 from deltasql.model.actions import CommitInfo
 from deltasql.model.protocol import check_writable
-from deltasql.model.schema.schema import StructType
 from deltasql.store.append import file_keys, live_files
 
 if TYPE_CHECKING:
@@ -41,10 +40,8 @@ class ForeignValidator:
     @property
     def is_managed_by_sql(self) -> bool:
         """Whether deltasql can write to the table and in-commit timestamps block other writers."""
-        metadata, protocol = self._state.metadata, self._state.protocol
         try:
-            schema = StructType.from_json(metadata.schema_string)
-            check_writable(protocol, schema, metadata.configuration)
+            check_writable(self._state.protocol)
         except UnsupportedFeatureError:
             return False
         return self._state.in_commit_timestamps

@@ -161,7 +161,7 @@ def check_new_commits(
 def check_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> None:
     """For a dry run, read the whole log of a new table and report its latest state."""
     seen, live = LoadCounts(), LiveFiles()
-    first, metadata = start.version, start.metadata
+    first = start.version
     protocol = None
     if start.state is not None:
         protocol, seen.commits = start.state.protocol, 1
@@ -172,9 +172,8 @@ def check_log(run: ImportRun, start: Start, listing: LogListing, last: int) -> N
     for commit in _read(run, listing, first if start.state is None else first + 1, last, seen):
         live.apply(commit.version, commit.actions)
         protocol = commit.actions.protocol or protocol
-        metadata = commit.actions.metadata or metadata
     assert protocol is not None  # the first commit of a log has one
-    run.describe(len(live), live.size, protocol, metadata)
+    run.describe(len(live), live.size, protocol)
     run.count(seen)
     if run.options.verify:
         _check_files(run, _all_pages(run, start, listing, last, live))
@@ -284,7 +283,7 @@ def describe_table(run: ImportRun, table: TableRow) -> None:
     assert head is not None
     state = SqlState(run.store, table, head.version)
     totals = state.totals
-    run.describe(totals.num_files, totals.size_bytes, state.protocol, state.metadata)
+    run.describe(totals.num_files, totals.size_bytes, state.protocol)
 
 
 def verify_loaded(

@@ -14,7 +14,6 @@ from deltasql.migrate.importing.log_source import open_log
 from deltasql.migrate.importing.report import ImportReport
 from deltasql.model.progress import Meter
 from deltasql.model.protocol import check_writable
-from deltasql.model.schema.schema import StructType
 from deltasql.storage import absolute_location, open_storage
 from deltasql.uri import DEFAULT_NAMESPACE
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from deltasql.config import StorageSettings
     from deltasql.migrate.importing.log_source import LogSource
     from deltasql.mirror.log.listing import LogListing
-    from deltasql.model.actions import Metadata, Protocol
+    from deltasql.model.actions import Protocol
     from deltasql.model.progress import OnProgress
     from deltasql.store.store import Store
 
@@ -103,13 +102,12 @@ class ImportRun:
             notes=[*self.report.notes, *loaded.notes()],
         )
 
-    def describe(self, files: int, size: int, protocol: Protocol, metadata: Metadata) -> None:
+    def describe(self, files: int, size: int, protocol: Protocol) -> None:
         """Put the latest state of the table into the report."""
         self.report = replace(
             self.report, live_files=files, live_bytes=size, protocol=protocol.body()
         )
         try:
-            schema = StructType.from_json(metadata.schema_string)
-            check_writable(protocol, schema, metadata.configuration)
+            check_writable(protocol)
         except UnsupportedFeatureError as error:
             self.report.warnings.append(f"the table is read-only here: {error.message}")

@@ -64,7 +64,7 @@ def add_feature(
     if not allow_protocol_versions_increase:
         reject_higher_versions(current, features)
     protocol = with_features(current, features)
-    check_writable(protocol, stage.schema, stage.configuration)
+    check_writable(protocol)
     if protocol != current:
         stage.staged.protocol = protocol
     stage.record_read_version()

@@ -165,7 +165,7 @@ def _reject_missing(source: Snapshot, missing: list[str]) -> None:
         return
     raise MissingDataFilesError(
         f"version {source.version} of {source.table.full_name} cannot be cloned: "
-        f"{many(len(missing), 'data file')} no longer exist, such as "
+        f"{many(len(missing), 'data file')} cannot be found, such as "
         f"{', '.join(missing[:_MAX_NAMED])}",
         location=source.table.location,
         count=len(missing),
