@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,6 +248,29 @@ def test_scan_sends_deleted_rows(client: Client, lake: Catalog) -> None:
 
 def _unpacked(content: bytes) -> Iterator[tuple[Any, ...]]:
     return struct.iter_unpack("<q", content)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "includes_start", "first"),
+    [(0, True, 2), (0, False, 3), (1, True, 3), (1, False, 3), (-1, True, 2), (-1, False, 2)],
+)
+def test_range_of_changes_begins_at_a_timestamp_in_microseconds(
+    client: Client, lake: Catalog, table: str, microseconds: int, includes_start: bool, first: int
+) -> None:
+    for number in (1, 2):
+        time.sleep(0.003)  # commits have different timestamps
+        with lake.begin() as tx:
+            tx.write(table, pa.table({"id": [number]}))
+    committed_ms = lake.table(table).snapshot(2).committed_at_ms
+    start_us = 1000 * committed_ms + microseconds
+    found = client.call(
+        "changes",
+        namespace="default",
+        name=table,
+        starting_timestamp_us=start_us,
+        includes_start=includes_start,
+    )
+    assert found["first"] == first
 
 
 def test_append_is_committed_once_although_its_response_is_lost(

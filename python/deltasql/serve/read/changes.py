@@ -69,9 +69,9 @@ def _first(catalog: Catalog, body: Mapping[str, Any], head: Snapshot, low: int) 
         return int(body["starting_version"]) + skipped
     if body.get("starting_timestamp_us") is None:
         return None
-    # Commit timestamps are in milliseconds, so the timestamp is rounded up. Find the last version
-    # before it, or at it if the start is excluded. The range begins with the next version.
-    before_ms = -(-int(body["starting_timestamp_us"]) // 1000) - 1 + skipped
+    # Find the last version before the timestamp, or at it if the start is excluded. The range
+    # begins with the next version. Commit timestamps are in milliseconds.
+    before_ms = (int(body["starting_timestamp_us"]) - 1 + skipped) // 1000
     rows = catalog.store.query("head_at_time", table_id=head.table.table_id, timestamp_ms=before_ms)
     return int(rows[0][1]) + 1 if rows else low
 
