@@ -97,7 +97,7 @@ def test_handle_has_every_method_of_deltalakes_raw_table() -> None:
     ]
 
 
-def test_table_is_an_instance_of_deltalakes_class(uri: str) -> None:
+def test_table_is_an_instance_of_the_class_of_deltalake(uri: str) -> None:
     table = DeltaTable(uri)
     assert isinstance(table, deltalake.DeltaTable)
     assert repr(table) == "DeltaTable()"

@@ -75,7 +75,7 @@ def terminal(cli: Cli, *arguments: str) -> Iterator[Terminal]:
 
 
 def _ended(process: int, descriptor: int) -> int:
-    """Wait for the exit; press Ctrl-D again if it was sent between two prompts and lost."""
+    """Wait until the shell exits; send Ctrl-D again, because one between two prompts is lost."""
     patience_s = time.monotonic() + 120
     while time.monotonic() < patience_s:
         found, status = os.waitpid(process, os.WNOHANG)

@@ -24,7 +24,8 @@ def main(folder: Path) -> None:
     )
     lake = Lake(folder)
     lake.root.mkdir()
-    # Executors write repartitioned rows; folders of these values must be renamed.
+    # Repartitioned rows are written by executors. The names of partition folders are encoded, so
+    # the commit has to rename the folders that Spark makes for these values.
     rows = spark.range(6).selectExpr("id", "concat('é/%', id % 2) AS day").repartition(2)
     with lake.open("spark") as catalog, hooked(mark_ratified):
         with catalog.begin() as tx:

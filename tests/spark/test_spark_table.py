@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
 
 
-# Without this feature, a new table has protocol versions 1 and 2.
+# Without in-commit timestamps, a new table has reader version 1 and writer version 2.
 NUMBERED = {"delta.enableInCommitTimestamps": "false"}
 
 

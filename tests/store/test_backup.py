@@ -126,7 +126,9 @@ def test_restoring_a_truncated_dump_changes_nothing(lake: Lake) -> None:
         assert lake.ids() == [1, 2]
 
 
-def test_pg_dump_older_than_the_server_keeps_the_last_dump(lake: Lake, tmp_path: Path) -> None:
+def test_failure_of_an_older_pg_dump_does_not_delete_the_last_dump(
+    lake: Lake, tmp_path: Path
+) -> None:
     assert lake.dump() == 0
     whole = lake.dumped.read_bytes()
     assert lake.dump(path=_with_old_pg_dump(tmp_path / "old")) != 0

@@ -62,7 +62,7 @@ def busy(title: str, *, color: bool = True) -> Iterator[None]:
 
 
 def rate_text(per_second: float, unit: str) -> str:
-    """Return a rate as a string; the string is empty if the rate is not known.
+    """Return a rate as a string; the string is empty for 0, which means that it is not known yet.
 
     >>> rate_text(51234.5, "files"), rate_text(0.25, "commits"), rate_text(0, "files")
     ('51,234 files/s', '0.2 commits/s', '')

@@ -114,8 +114,8 @@ def cutover(context: Context, table: str, fence: bool, dry_run: bool, yes: bool)
     Writers that bypass the catalog are blocked.
 
     From then on, the database decides which commits the table has, and deltasql publishes them to
-    the log, so that other Delta readers keep working. Before that, new commits of the log are
-    loaded and verified. If the command is interrupted, run it again.
+    the log, so that other Delta readers keep working. The command first loads new commits of the
+    log and verifies them. If it is interrupted, run it again.
 
     \b
     Example:

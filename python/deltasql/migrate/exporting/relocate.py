@@ -43,7 +43,7 @@ def relocated(action: Action, relocation: Relocation) -> Action:
 
 
 class RelocatedSource(CheckpointSource):
-    """A version of a table with the paths of the exported log, as the source of a checkpoint."""
+    """The source of a checkpoint of an exported log: the state of a version with new file paths."""
 
     def __init__(self, store: Store, table: TableRow, version: int, relocation: Relocation) -> None:
         super().__init__(store, table, version)

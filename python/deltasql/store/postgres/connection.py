@@ -130,8 +130,8 @@ class SessionState:
         """Return the statement that applies the settings to one transaction.
 
         The statement has no parameters, so that it can be sent together with BEGIN in one string. A
-        psycopg pipeline is not possible here. It ends with a message for which PgBouncer reserves a
-        server connection and never releases it.
+        pipeline of psycopg ends with a message for which PgBouncer reserves a server connection and
+        never releases it, so it is not used.
         """
         values = {
             "search_path": self.search_path,
