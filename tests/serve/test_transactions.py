@@ -104,6 +104,26 @@ def test_statement_that_was_analysed_before_a_change_is_refused(
         call(client, "commit", **inside)
 
 
+def test_statement_that_replaces_a_table_reads_its_old_rows(client: Client, lake: Catalog) -> None:
+    """As CREATE OR REPLACE TABLE t AS SELECT … FROM t does."""
+    inside = {"transaction": call(client, "begin")["transaction"]}
+    described = client.call("table", **T, **inside)
+    read = {key: described[key] for key in ("id", "version", "read_in")} | inside
+    read["known"] = {key: described[key] for key in ("schema", "partition_columns", "has_row_ids")}
+    schema = described["schema"].replace('"id"', '"key"')
+    create = {"mode": "create_or_replace", "schema": schema}
+    begun = client.begin("t", create=create, **inside)
+    first, *_, last = client.lines("scan", **T, **read)
+    assert (first["schemas"], last) == ([described["schema"]], {"end": 1})
+    files = [write_file(begun, pa.table({"key": [7]}))]
+    client.call("write_commit", **T, txn_id=begun["txn_id"], files=files, **inside)
+    with pytest.raises(ServiceError, match="changed after the statement was analysed"):
+        client.lines("scan", **T, **read)
+    assert files_of(client, T, **inside) == 1
+    call(client, "commit", **inside)
+    assert lake.sql("SELECT * FROM t").to_pylist() == [{"key": 7}]
+
+
 def test_transaction_sees_all_tables_as_they_were_at_its_first_read(client: Client) -> None:
     inside = {"transaction": call(client, "begin")["transaction"]}
     assert files_of(client, T, **inside) == 1

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.engine.files.live_files import LiveFiles
 
     Body = Mapping[str, Any]
 
@@ -36,6 +37,8 @@ class _Transaction:
     statements: SqlSession
     tx: MultiTableTransaction
     lock: threading.RLock = field(default_factory=threading.RLock)
+    replaced: dict[str, LiveFiles] = field(default_factory=dict)
+    """The files of tables that a statement replaces, until it has written the new rows."""
 
 
 class Transactions:
@@ -174,6 +177,20 @@ class Transactions:
                 return
             with self._catalog.begin(one_table=True) as tx:
                 yield tx
+
+    def keep_replaced(self, tx: MultiTableTransaction, table: str, files: LiveFiles) -> None:
+        """Keep the files of a table that CREATE OR REPLACE TABLE AS SELECT may read."""
+        self._open[tx.txn_id].replaced[table] = files
+
+    def replaced(self, tx: MultiTableTransaction, table: str) -> LiveFiles | None:
+        """Return the files that a table had before the statement that replaces it now."""
+        return self._open[tx.txn_id].replaced.get(table)
+
+    def forget_replaced(self, tx: MultiTableTransaction, table: str) -> None:
+        """Let requests see the table with its new rows."""
+        found = self._open.get(tx.txn_id)
+        if found is not None:
+            found.replaced.pop(table, None)
 
     def fail(self, tx: MultiTableTransaction) -> None:
         """Block a transaction until its end, because one of its statements failed."""

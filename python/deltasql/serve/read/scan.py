@@ -14,7 +14,7 @@ from deltasql.engine.spark.file_index import encoded_values
 from deltasql.engine.spark.schema import plain_field
 from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.schema.schema import StructType
-from deltasql.serve.names import snapshot_of
+from deltasql.serve.names import snapshot_of, table_name
 from deltasql.serve.read.filters import skipping_condition
 from deltasql.serve.tables import unchanged_stage
 from deltasql.storage.location import data_urls
@@ -44,9 +44,11 @@ def planned(
     if body.get("read_in") is not None:
         with transactions.reading(body) as tx:
             assert tx is not None
-            return _response(
-                _files_in(unchanged_stage(tx, body, more_columns=True), condition), row_ids
-            )
+            replaced = transactions.replaced(tx, table_name(body))
+            if replaced is not None:
+                return _response(replaced, row_ids)
+            stage = unchanged_stage(tx, body, more_columns=True)
+            return _response(_files_in(stage, condition), row_ids)
     snapshot = snapshot_of(catalog, body)
     has_ids = row_ids and bool(materialized_columns(snapshot.metadata.configuration))
     scan = snapshot.scan(condition)

@@ -130,6 +130,10 @@ class Writes:
         try:
             create = body.get("create")
             if create is not None:
+                if shared is not None and tx.has_table(name):
+                    before = tx.target(name)
+                    files = before.live(before.files())
+                    self._transactions.keep_replaced(tx, name, files)
                 operation = _stage_create(self._catalog, tx, name, create)
             else:
                 if not tx.creates(name):
@@ -207,6 +211,8 @@ class Writes:
                 raise
             try:
                 versions = tx.commit() if shared is None else {}
+                if shared is not None:
+                    self._transactions.forget_replaced(shared, write.table)
             except CommitConflictError:
                 # An earlier driver of the stream may still run and have committed this batch.
                 if batch is None or not batch.is_in(self._catalog.table(write.table).snapshot()):
