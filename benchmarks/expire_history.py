@@ -3,8 +3,8 @@
 python -m benchmarks.expire_history [URI] [--commits N]    the default is a new SQLite file
 
 Nine of ten commits append a file. The tenth replaces these files with one, as a compaction does.
-The mirror is off, and no data file is written. The vacuum and the expiry run with a clock that is a
-year ahead, so that the retention has passed.
+The mirror is off, and no data file is written. The clock is set ahead by a minute after each
+commit, and by a year before the vacuum and the expiry.
 """
 
 from __future__ import annotations
@@ -15,26 +15,21 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Self
 
 import deltasql
 from benchmarks.phases import SCHEMA, STATS
-from deltasql import AddFile, RemoveFile
+from deltasql import AddFile, Catalog, RemoveFile
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from deltasql.api.catalog.catalog import Catalog
-
-T = TypeVar("T")
 _YEAR_S = 365 * 24 * 3600
+_MINUTE_S = 60  # between two commits
 _TIMED = 1_000
 
 
 def main(uri: str, folder: str, commits: int) -> None:
     """Create the table, expire all versions but the last 1,000, and print the figures."""
     settings = {"mirror": {"mode": "off"}, "table": {"data_root": folder}}
-    with deltasql.connect(uri, create=True, **settings) as catalog:
+    with _Clock() as clock, deltasql.connect(uri, create=True, **settings) as catalog:
         name = f"t{uuid.uuid4().hex[:8]}"
         catalog.create_table(name, SCHEMA)
         times, live = [], []
@@ -42,15 +37,18 @@ def main(uri: str, folder: str, commits: int) -> None:
             began = time.perf_counter()
             live = _commit(catalog, name, number, live)
             times.append(time.perf_counter() - began)
+            clock.ahead_s += _MINUTE_S
         _show("commit before", times[-_TIMED:])
         print(f"database before: {_size(catalog):.1f} MB")
-        _ahead(lambda: catalog.vacuum(name, dry_run=False))
+        clock.ahead_s += _YEAR_S
+        catalog.vacuum(name, dry_run=False)
+        clock.ahead_s += _YEAR_S
         first = catalog.table(name).version() - 1_000
         began = time.perf_counter()
-        plan = _ahead(lambda: catalog.expire_history(name, before_version=first))
+        plan = catalog.expire_history(name, before_version=first)
         print(f"dry run: {time.perf_counter() - began:.2f} s")
         began = time.perf_counter()
-        done = _ahead(lambda: catalog.expire_history(name, before_version=first, dry_run=False))
+        done = catalog.expire_history(name, before_version=first, dry_run=False)
         print(f"expiry: {time.perf_counter() - began:.2f} s, {done.versions:,} versions")
         print("rows:", ", ".join(f"{key} {count:,}" for key, count in done.rows.items()))
         if plan.rows != done.rows:
@@ -61,6 +59,7 @@ def main(uri: str, folder: str, commits: int) -> None:
             began = time.perf_counter()
             live = _commit(catalog, name, number, live)
             times.append(time.perf_counter() - began)
+            clock.ahead_s += _MINUTE_S
         _show("commit after", times)
         print(f"database after {_TIMED:,} more commits: {_size(catalog):.1f} MB")
         began = time.perf_counter()
@@ -79,15 +78,20 @@ def _commit(catalog: Catalog, name: str, number: int, live: list[str]) -> list[s
         return [path]
 
 
-def _ahead(run: Callable[[], T]) -> T:
-    """Run a function with a clock that is a year ahead."""
-    right, right_ns = time.time, time.time_ns
-    time.time = lambda: right() + _YEAR_S
-    time.time_ns = lambda: right_ns() + _YEAR_S * 10**9
-    try:
-        return run()
-    finally:
-        time.time, time.time_ns = right, right_ns
+class _Clock:
+    """Sets the clock of this process ahead."""
+
+    ahead_s = 0
+
+    def __enter__(self) -> Self:
+        self._right = time.time, time.time_ns
+        right, right_ns = self._right
+        time.time = lambda: right() + self.ahead_s
+        time.time_ns = lambda: right_ns() + self.ahead_s * 10**9
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        time.time, time.time_ns = self._right
 
 
 def _show(label: str, times: list[float]) -> None:

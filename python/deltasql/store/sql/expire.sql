@@ -19,18 +19,27 @@ DELETE FROM dl_add_files WHERE table_id = $table_id AND file_id IN (SELECT f.fil
 
 -- part: old_statistics
 FROM dl_file_stats
-WHERE table_id = $table_id AND column_id = $column_id AND file_id >= $first_file_id AND file_id < $next_file_id
-  AND NOT EXISTS (
-    SELECT 1 FROM dl_add_files f
-    WHERE f.table_id = $table_id AND f.file_id >= dl_file_stats.file_id AND f.file_id <= dl_file_stats.last_file_id
-      AND (f.removed_version IS NULL OR f.removed_version > $first));
+WHERE table_id = $table_id AND column_id = $column_id AND file_id >= $first_file_id AND file_id < $next_file_id;
+
+-- part: file_left_in_range
+-- coalesce, because the files must be found by their ids: an index on removed_version finds all that are left.
+SELECT 1 FROM dl_add_files f
+WHERE f.table_id = $table_id AND f.file_id >= dl_file_stats.file_id AND f.file_id <= dl_file_stats.last_file_id
+  AND coalesce(f.removed_version, 9223372036854775807) > $first;
 
 -- name: expired_file_statistics
-SELECT count(*) {use:old_statistics};
+SELECT count(*) {use:old_statistics} AND NOT EXISTS ({use:file_left_in_range});
+
+-- name: expired_file_statistics [postgres]
+-- With OFFSET 0, PostgreSQL looks up the files of each range. Otherwise it may compare each range with all files.
+SELECT count(*) {use:old_statistics} AND NOT EXISTS ({use:file_left_in_range} OFFSET 0);
 
 -- name: expire_file_statistics
--- Ranges of which no file is left.
-DELETE {use:old_statistics};
+-- Deletes the ranges of which no file is left.
+DELETE {use:old_statistics} AND NOT EXISTS ({use:file_left_in_range});
+
+-- name: expire_file_statistics [postgres]
+DELETE {use:old_statistics} AND NOT EXISTS ({use:file_left_in_range} OFFSET 0);
 
 -- part: old_tombstones
 FROM dl_remove_files r
