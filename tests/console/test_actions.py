@@ -162,7 +162,7 @@ def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> 
     # Another commit followed: an undo would also remove that commit.
     again = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
     failed = finished(site, again.headers["location"])
-    assert "is not the latest version" in failed
+    assert "of orders is no longer the latest" in failed
     assert f"deltasql restore orders {version} -v" in failed
     published = site.post("/mirror/orders/retry", {"target": "table"})
     finished(site, published.headers["location"])
