@@ -17,7 +17,7 @@ runs only the cases that `make test` leaves out.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -122,6 +122,7 @@ class Selection:
         self.left_out: Counter[str] = Counter()
         self.ran: Counter[tuple[str, str]] = Counter()
         self.skipped: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(
@@ -142,6 +143,7 @@ class Selection:
         items[:] = kept
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[_package(report.nodeid)] += report.duration
         if report.when == "call" or (report.when == "setup" and not report.passed):
             if report.skipped and not hasattr(report, "wasxfail"):
                 self.skipped[str(report.longrepr[2])] += 1  # type: ignore[index]
@@ -171,9 +173,11 @@ class Selection:
             (package, *(self.ran[package, column] for column in _COLUMNS)) for package in packages
         ]
         rows.append(("all", *(sum(row[n] for row in rows) for n in range(1, len(_COLUMNS) + 1))))
-        lines = [f"{'':24}" + "".join(f"{name:>10}" for name in (*_COLUMNS, "all"))]
+        seconds = {**self.seconds, "all": sum(self.seconds.values())}
+        lines = [f"{'':24}" + "".join(f"{name:>10}" for name in (*_COLUMNS, "all", "seconds"))]
         for name, *counts in rows:
-            lines.append(f"{name:24}" + "".join(f"{n or '-':>10}" for n in (*counts, sum(counts))))
+            cells = "".join(f"{n or '-':>10}" for n in (*counts, sum(counts)))
+            lines.append(f"{name:24}{cells}{seconds[name]:>10,.0f}")
         lines += [
             "stock: deltalake alone. other: needs no database, or opens one without a parameter.",
             "",
