@@ -102,6 +102,13 @@ def name(spark: SparkSession, lake: Catalog, tmp_path: Path) -> Iterator[str]:
     service.stop()
 
 
+def assert_task_was_repeated(marks: Path) -> None:
+    """Check that the bad task ran again; an attempt that lost its executor may have no marker."""
+    attempts = {path.name for path in marks.iterdir()}
+    assert "0" in attempts
+    assert len(attempts) > 1
+
+
 def with_a_bad_task(
     frame: DataFrame, marks: Path, fault: str, written: Path | None = None
 ) -> DataFrame:
@@ -146,7 +153,7 @@ def test_rows_of_a_task_that_ran_twice_are_written_once(
     marks.mkdir()
     with lake.begin() as tx:
         tx.write("t", with_a_bad_task(rows, marks, fault), partition_by=["p"])
-    assert {path.name for path in marks.iterdir()} >= {"0", "1"}
+    assert_task_was_repeated(marks)
     with lake.begin() as tx:
         ids = tx.read("t", engine="duckdb")["id"].to_pylist()
     assert sorted(ids) == list(range(400))
@@ -172,7 +179,7 @@ def test_rows_of_a_task_that_ran_twice_are_committed_once_through_the_catalog(
     # More rows than fit into the buffers between Python and the writer.
     rows = with_a_bad_task(spark.range(0, 200_000, 1, 4), marks, fault, written=root)
     rows.writeTo(f"{name}.default.t").append()
-    assert {path.name for path in marks.iterdir()} >= {"0", "1"}
+    assert_task_was_repeated(marks)
     assert lake.table("t").version() == 1
     with lake.begin() as tx:
         ids = tx.read("t", engine="duckdb")["id"].to_pylist()
@@ -224,7 +231,7 @@ def test_two_table_commit_succeeds_after_a_lost_executor(
     with lake.begin() as tx:
         tx.write("t", rows.where("id < 100"), mode="overwrite")
         tx.write("u", with_a_bad_task(rows, marks, "dies"))
-    assert {path.name for path in marks.iterdir()} >= {"0", "1"}
+    assert_task_was_repeated(marks)
     with lake.begin() as tx:
         found = {name: tx.read(name, engine="duckdb")["id"].to_pylist() for name in ("t", "u")}
     assert {name: sorted(ids) for name, ids in found.items()} == {
@@ -242,7 +249,7 @@ def checks_error(lake: Catalog) -> Iterator[None]:
         yield
     except TxnLogEngineError as error:
         message = str(error)
-        if "default.t" not in message or "Run the operation again" not in message:
+        if "(table: t)" not in message or "Run the operation again" not in message:
             raise AssertionError(message) from error
         if lake.store.intents_before(2**60):
             raise AssertionError("intents are left") from error
