@@ -55,7 +55,8 @@ def test_expire_deletes_versions_only_after_confirmation(
     Clock(monkeypatch).ahead_s = 365 * 24 * 3600
     assert "(the published log 'table')" in sales("expire", "sales", "--dry-run").stdout
     sales("checkpoint", "sales")
-    deltasql.DeltaTable(f"{sales.uri}?table=sales").cleanup_metadata()
+    separator = "&" if "?" in str(sales.uri) else "?"
+    deltasql.DeltaTable(f"{sales.uri}{separator}table=sales").cleanup_metadata()
     # The log now begins at version 2.
     assert "1 version" in sales("expire", "sales", "--dry-run").stdout
     sales("expire", "sales", stdin="n\n", exit_code=1)
