@@ -134,10 +134,10 @@ pooler:  ## Install PgBouncer if it is missing and this user is root
 	    && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null; } \
 	  || echo "PgBouncer is missing: install the package pgbouncer to have PostgreSQL tested behind it"
 
-# Two processes for two cores, and one more because tests wait for disks and servers.
+# Two processes for two cores, and two more because tests wait for disks, servers and locks.
 # tests/selection.py decides which tests run only in test-everything; a table at the end of a run lists them.
 python-test: tools setup jar jars browser pooler  ## Run the Python tests, with an embedded PostgreSQL
-	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 3 --dist loadgroup --durations 25
+	$(BIN)/python tests/server.py $(BIN)/pytest -q -n 4 --dist loadgroup --durations 25
 
 test-everything: setup jar jars browser pooler  ## Run every Python test on every database, also those that `make test` skips (several hours)
 	DELTASQL_EVERYTHING=1 $(BIN)/python tests/server.py $(BIN)/pytest -q -n 2 --dist loadgroup --durations 25

@@ -191,6 +191,7 @@ print(json.dumps(grown))
 MORE_MB = {"history page": 4, "open and plan": 8, "checkpoint": 80}
 
 
+@pytest.mark.everything("half a minute of writing")
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="only Linux reports the peak of the memory"
 )

@@ -141,7 +141,7 @@ def _private_names(tree: ast.AST) -> list[tuple[str, int]]:
             names = [f"{node.module}.{each.name}" for each in node.names]
         elif isinstance(node, ast.Import):
             names = [each.name for each in node.names]
-        elif isinstance(node, ast.Attribute):
+        elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
             names = [ast.unparse(node)]
         else:
             continue

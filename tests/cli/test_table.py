@@ -58,7 +58,13 @@ def test_init_never_shows_a_password(postgres_uri: DeltaSqlUri) -> None:
     assert subprocess.run(["bash", "-ec", steps], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [(), ("--data-root", "the lake")], ids=["", "--data-root"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param((), id="", marks=pytest.mark.everything("the same steps in another folder")),
+        pytest.param(("--data-root", "the lake"), id="--data-root"),
+    ],
+)
 def test_next_steps_printed_by_init_work_on_postgres(
     postgres_uri: DeltaSqlUri,
     tmp_path: Path,

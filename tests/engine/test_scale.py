@@ -69,7 +69,7 @@ print(json.dumps({"before": before, "written": written, "read": peak(), "rows": 
 @pytest.mark.parametrize(
     ("partitions", "how", "most"),
     [
-        (1, "stream", 250),
+        pytest.param(1, "stream", 250, marks=pytest.mark.everything("half a minute of writing")),
         pytest.param(20, "stream", 280, marks=pytest.mark.everything("half a minute of writing")),
         pytest.param(1, "kept", 460, marks=pytest.mark.everything("half a minute of writing")),
     ],

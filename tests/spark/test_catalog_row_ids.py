@@ -91,8 +91,8 @@ def test_changed_rows_keep_their_ids_and_all_engines_read_the_same_ids(
 ) -> None:
     for name in ("t", "o"):
         create(lake, name, *CASES[case])
-    # `make test` runs one UPDATE, DELETE and MERGE.
-    for statement in STATEMENTS if EVERYTHING else STATEMENTS[:3]:
+    # `make test` runs one UPDATE and one MERGE.
+    for statement in STATEMENTS if EVERYTHING else (STATEMENTS[0], STATEMENTS[2]):
         before = ids(lake, "t")
         sql(statement.format(t="lake.default.t"))
         lake.sql(statement.format(t="o"))

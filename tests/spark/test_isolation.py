@@ -102,7 +102,7 @@ NO_OPERATION = {
 
 
 # Each of these runs Spark jobs in a way of its own.
-CHOSEN = ("append", "replaceWhere", "merge", "delete", "read", "stream", "optimize", "clone")
+CHOSEN = ("append", "merge", "delete", "read", "stream", "optimize")
 
 
 @pytest.mark.parametrize(

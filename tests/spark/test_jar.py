@@ -8,6 +8,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyspark
+import pytest
 
 import deltasql.spark
 
@@ -41,6 +42,7 @@ public class Load {
 """
 
 
+@pytest.mark.everything("starts a JVM of its own")
 def test_only_classes_for_later_releases_need_what_spark_4_0_lacks(tmp_path: Path) -> None:
     """A class is verified when it is loaded: then it may need a class that it never uses."""
     (catalyst,) = JARS.glob("spark-catalyst_*.jar")

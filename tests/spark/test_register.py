@@ -163,6 +163,7 @@ def test_data_source_supports_append_overwrite_and_options(
     assert table.version() == 3
 
 
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.register(spark, lake, views=False)
     lake.create_table("t", pa.schema([("id", pa.int64())]))
