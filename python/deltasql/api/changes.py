@@ -56,15 +56,7 @@ def changes(
 
 
 def _check_from(feed: ChangeFeed, from_version: int, last: int) -> None:
-    first, _ = feed.log.bounds()
-    if from_version < first:
-        raise VersionNotFoundError(
-            f"the changes of version {from_version} are not in the log of "
-            f"{feed.log.table.full_name}",
-            table=feed.log.table.full_name,
-            version=from_version,
-            help=f"Start at version {first} or later.",
-        )
+    feed.log.require_start(from_version)
     if from_version > last:
         raise VersionNotFoundError(
             f"Invalid version. Start version {from_version} is greater than end version {last}",

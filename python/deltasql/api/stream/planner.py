@@ -78,14 +78,9 @@ class StreamPlanner:
         """Return the offset at which a new stream starts."""
         head = self._snapshot()
         start = self.rules.start(head, self._version_at)
-        if start is not None and start.version < (first := self._log().bounds()[0]):
-            raise VersionNotFoundError(
-                f"the changes of version {start.version} are not in the log of "
-                f"{head.table.full_name}",
-                table=head.table.full_name,
-                version=start.version,
-                help=f"Start at version {first} or later, or leave out the start to begin with a "
-                "snapshot.",
+        if start is not None:
+            self._log().require_start(
+                start.version, ", or leave out the start to begin with a snapshot"
             )
         return start or Offset(head.table.table_uuid, head.version, 0, initial=True)
 

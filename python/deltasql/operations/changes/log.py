@@ -77,6 +77,19 @@ class ChangeLog:
         # changes of that version are not known.
         return (low if low == 0 else low + 1), high
 
+    def require_start(self, version: int, instead: str = "") -> None:
+        """Raise VersionNotFoundError if the changes of a version are not in the log any more."""
+        first, _ = self.bounds()
+        if version < first:
+            name = self.table.full_name
+            raise VersionNotFoundError(
+                f"the changes of version {version} of {name} are not in the log: they were expired "
+                "or not imported",
+                table=name,
+                version=version,
+                help=f"Start at version {first} or later{instead}.",
+            )
+
     def metadata_between(self, first: int, last: int) -> list[tuple[int, Metadata]]:
         """Return the metadata changes of the versions."""
         rows = self._query("metadata_between", after=first - 1, last=last)

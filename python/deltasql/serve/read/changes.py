@@ -27,13 +27,8 @@ def found(catalog: Catalog, body: Mapping[str, Any]) -> dict[str, Any]:
     low, _ = log.bounds()
     first = _first(catalog, body, head, low)
     last = _last(catalog, body, head)
-    if first is not None and first < low:
-        raise VersionNotFoundError(
-            f"the changes of version {first} are not in the log of {head.table.full_name}",
-            table=head.table.full_name,
-            version=first,
-            help=f"Start at version {low} or later.",
-        )
+    if first is not None:
+        log.require_start(first)
     if first is not None and first > head.version + 1:
         raise VersionNotFoundError(
             f"{head.table.full_name} has no version {first} yet: the latest is {head.version}",
