@@ -163,6 +163,20 @@ def test_data_source_supports_append_overwrite_and_options(
     assert table.version() == 3
 
 
+def test_sessions_have_their_own_catalogs(
+    spark: SparkSession, lake: Catalog, tmp_path: Path
+) -> None:
+    with deltasql.connect(f"deltasql://sqlite/{tmp_path}/other.db", create=True) as other:
+        sessions = {lake: spark, other: spark.newSession()}
+        for number, (catalog, session) in enumerate(sessions.items(), 1):
+            catalog.create_table("t", pa.schema([("id", pa.int64())]))
+            deltasql.spark.register(session, catalog, views=False)
+            rows = session.range(number)  # the session is active from now on
+            rows.write.format("deltasql").mode("append").save("t")
+        for number, session in enumerate(sessions.values(), 1):
+            assert session.read.format("deltasql").load("t").count() == number
+
+
 @pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.register(spark, lake, views=False)

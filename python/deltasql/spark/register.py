@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from deltasql import telemetry
 from deltasql.engine.spark.s3 import bucket_options
 from deltasql.engine.spark.schema import quoted, spark_path
-from deltasql.engine.spark.session import require_pyspark
+from deltasql.engine.spark.session import is_connect, require_pyspark
 from deltasql.engine.spark.workers import has_chosen_python, has_local_workers, with_this_python
 from deltasql.exceptions import TxnLogConfigError, TxnLogEngineError
 from deltasql.spark.read import read_snapshot
@@ -109,20 +109,23 @@ def _is_view(spark: SparkSession, name: str) -> bool:
 
 def _register_format(spark: Any, source: type[DataSource]) -> None:
     """Register the data source; local workers run it with this Python, which has deltasql."""
-    if has_chosen_python(spark):
-        spark.dataSource.register(source)
-        return
-    context = spark.sparkContext
-    if not has_local_workers(spark):
-        _warn_of_other_python(context.pythonExec)
+    if is_connect(spark):
         spark.dataSource.register(source)
         return
     from pyspark.sql.udf import _wrap_function
 
-    function = with_this_python(context, _wrap_function(context, source))
+    context = spark.sparkContext
+    function = _wrap_function(context, source)
+    if not has_chosen_python(spark):
+        if has_local_workers(spark):
+            function = with_this_python(context, function)
+        else:
+            _warn_of_other_python(context.pythonExec)
     sources = context._jvm.org.apache.spark.sql.execution.datasources.v2.python
     made = sources.UserDefinedPythonDataSource(function)
-    spark._jsparkSession.dataSource().registerPython(source.name(), made)
+    # `spark.dataSource.register` fails if another session is active and has this format.
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    manager.registerDataSource(source.name(), made)
 
 
 def _warn_of_other_python(command: str) -> None:
