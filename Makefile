@@ -12,7 +12,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 # Many containers set this. Then each of the thousand processes of the tests compiles all modules that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help editor demo core test tools checks lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after bench-quick serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
+.PHONY: help editor demo core test tools checks collect lint python-lint rust-lint types layers rust-test python-test test-everything test-matrix bench baseline before-after bench-quick serializability faults soak compat docs audit screenshots lock clean setup jars jar wheel apt browser pooler java
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -45,7 +45,7 @@ tools:
 
 # Independent steps run in parallel, first downloads and compilers.
 checks: tools
-	@$(MAKE) --no-print-directory -j 3 -O setup jar jars apt rust-lint rust-test python-lint types layers
+	@$(MAKE) --no-print-directory -j 3 -O setup jar jars apt rust-lint rust-test python-lint types layers collect
 
 setup: $(VENV)/.built  ## Create the environment in .venv and build the Rust core
 
@@ -62,6 +62,10 @@ rust-lint:
 types: setup  ## Run mypy in strict mode, and compare the stub of the extension with the extension
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest deltasql._core --concise --mypy-config-file tests/stubtest.ini
+
+# Each test process would spend half a minute on this, all of them at the same time.
+collect: setup jars
+	@TEST_DATABASE_URL=unused $(BIN)/pytest -q --collect-only >build/collected.txt || { tail -50 build/collected.txt; exit 1; }
 
 layers: setup  ## Check that no module imports from a higher layer
 	$(BIN)/lint-imports

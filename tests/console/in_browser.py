@@ -159,6 +159,7 @@ def test_editor_completes_columns_and_keeps_queries_in_the_browser(
         assert page.locator("#result td").inner_text() == "200"
 
 
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_cancel_stops_the_query(
     browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +244,7 @@ def test_arrow_keys_move_the_version_slider(browser: Browser, site: Site) -> Non
         page.keyboard.press("Tab")
 
 
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_charts_of_a_large_table_load_after_the_page(
     browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +337,7 @@ def test_expired_session_redirects_to_login(browser: Browser, shop: Catalog) -> 
 
 
 @needs_provider
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
 def test_user_of_a_provider_signs_in_and_out(
     browser: Browser,
     shop: Catalog,

@@ -160,6 +160,7 @@ def test_table_that_starts_with_a_checkpoint_is_exported_from_it(
         )
 
 
+@pytest.mark.everything("more tables on S3")
 def test_table_can_be_exported_to_and_from_s3(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, s3_location: str, s3_options: dict[str, str]
 ) -> None:

@@ -163,6 +163,13 @@ def test_data_source_supports_append_overwrite_and_options(
     assert table.version() == 3
 
 
+def test_format_can_be_registered_in_two_sessions(spark: SparkSession, lake: Catalog) -> None:
+    for session in (spark, spark.newSession()):
+        deltasql.spark.register(session, lake, views=False)
+        assert session.range(1).count() == 1  # the session is active from now on
+
+
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_sessions_have_their_own_catalogs(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

@@ -71,7 +71,15 @@ def slow_heads(admin: psycopg.Connection[Any], seconds: float, *, times: int) ->
     )
 
 
-@pytest.mark.parametrize("paths", [("a",), ("a", "b")], ids=["one file", "two files"])
+@pytest.mark.parametrize(
+    "paths",
+    [
+        pytest.param(("a",), id="one file"),
+        pytest.param(
+            ("a", "b"), id="two files", marks=pytest.mark.everything("waits for the same locks")
+        ),
+    ],
+)
 def test_blocked_commit_times_out_and_names_the_lock_holder(
     postgres_uri: DeltaSqlUri,
     tmp_path: Path,
