@@ -222,6 +222,41 @@ def test_change_of_one_file_succeeds_after_a_compaction_of_others_that_it_read(
     assert live(table) == ["compacted"]
 
 
+@pytest.mark.parametrize("moves", [1, 2])
+def test_delete_of_rows_that_a_compaction_moved_conflicts_with_their_read(
+    table: Catalog, moves: int
+) -> None:
+    """The delete conflicts without the compaction, too: it removes rows that we read."""
+    commit(table, compaction())
+    moved = file("compacted", 0, 19)
+    if moves == 2:
+        again = file("again", 0, 19, data_change=False)
+        commit(table, [removal(moved, data_change=False), again])
+        moved = again
+    commit(table, [removal(moved), file("left", 10, 19)])
+    with pytest.raises(ConcurrentDeleteReadError):
+        commit(table, file("ours"), read_version=1, reads=ReadSet(paths=frozenset({"a"})))
+    assert live(table) == ["left"]
+
+
+def test_delete_of_rows_that_a_compaction_did_not_move_is_no_conflict(table: Catalog) -> None:
+    compacted = [removal(B, data_change=False), file("compacted", 10, 19, data_change=False)]
+    commit(table, compacted)
+    commit(table, removal(file("compacted", 10, 19)))
+    commit(table, file("ours"), read_version=1, reads=ReadSet(paths=frozenset({"a"})))
+    assert live(table) == ["a", "ours"]
+
+
+@pytest.mark.parametrize("reads", [WHOLE, ReadSet(paths=frozenset({"a"}))], ids=["all", "file"])
+def test_file_is_not_added_again_after_a_compaction_moved_its_rows(
+    table: Catalog, reads: ReadSet
+) -> None:
+    commit(table, compaction())
+    with pytest.raises(ConcurrentDeleteReadError):
+        commit(table, replace(A, data_change=False), read_version=1, reads=reads)
+    assert live(table) == ["compacted"]
+
+
 def test_compaction_conflicts_with_a_delete_of_its_input(table: Catalog) -> None:
     commit(table, removal(A))
     with pytest.raises(ConcurrentDeleteDeleteError):

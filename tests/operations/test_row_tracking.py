@@ -147,6 +147,28 @@ def test_append_that_was_staged_before_enabling_is_a_conflict(lake: Catalog) -> 
         late.commit()
 
 
+@pytest.mark.parametrize("winner", ["append", "optimize"])
+def test_enabling_conflicts_with_files_that_were_added_since_its_snapshot(
+    lake: Catalog, winner: str
+) -> None:
+    """Such a file would have no row ids, or rows of a compacted file would be there twice."""
+    lake.create_table("t", rows().schema)
+    for each in (1, 2):
+        with lake.begin() as tx:
+            tx.write("t", rows(each), mode="append")
+    late = lake.begin()
+    late.set_table_properties("t", ENABLED)
+    with lake.begin() as tx:
+        if winner == "append":
+            tx.write("t", rows(3), mode="append")
+        else:
+            tx.optimize("t")
+    with pytest.raises(deltasql.exceptions.CommitConflictError):
+        late.commit()
+    opened(lake).alter.set_table_properties(ENABLED)
+    assert sorted(ids(lake)) == ([1, 2, 3] if winner == "append" else [1, 2])
+
+
 def test_row_tracking_that_is_only_supported_assigns_ids_and_can_be_dropped(lake: Catalog) -> None:
     lake.create_table("t", rows().schema, properties={"delta.feature.rowTracking": "supported"})
     with lake.begin() as tx:

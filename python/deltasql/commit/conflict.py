@@ -28,7 +28,7 @@ from deltasql.exceptions import (
 from deltasql.store.records import VersionRow, add_from_row, metadata_from_row, remove_from_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from deltasql.commit.staged import Staged
     from deltasql.model.actions import AddFile, Metadata, RemoveFile
@@ -75,6 +75,17 @@ class Winner:
             return -1
         seen = self.row.info.read_version
         return self.row.version - 1 if seen is None else seen
+
+    def moved(self, paths: Collection[str]) -> set[str]:
+        """Return the files that may have the rows of these files after this commit.
+
+        These are all files that the commit added without changing data, if it removed one of the
+        given files without changing data. The log does not record which rows a file got.
+        """
+        moves = any(not each.data_change and each.path in paths for each in self.removes)
+        if not moves:
+            return set()
+        return {each.path for each in self.adds if not each.data_change}
 
 
 def load_winners(session: Session, table: TableRow, read_version: int, head: Head) -> list[Winner]:
@@ -143,10 +154,13 @@ def check_conflicts(staged: Staged, winners: Sequence[Winner], isolation: Isolat
     from_last = (winner.computed_from for winner in reversed(winners))
     *read_later, _ = accumulate(from_last, max, initial=-1)
     read_later.reverse()
+    # The rows that we read may be in other files by now.
+    read_paths = set(staged.reads.paths)
     for winner, version in zip(winners, read_later, strict=True):
-        conflict = Conflict(staged, winner, head_version or 0, version)
+        conflict = Conflict(staged, winner, head_version or 0, read_paths, version)
         for rule in RULES:
             rule(conflict, isolation)
+        read_paths |= winner.moved(read_paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +170,8 @@ class Conflict:
     ours: Staged
     winner: Winner
     head_version: int
+    read_paths: Collection[str]
+    """The files that we read, and those to which earlier winners moved their rows."""
     read_later: int = -1
     """The newest version that any commit after the winner was computed from."""
 
@@ -248,19 +264,23 @@ def _may_come_after_us(c: Conflict) -> bool:
 def no_delete_of_read(c: Conflict, _: Isolation) -> None:
     """Raise if the winner removed rows that our commit read.
 
-    A winner that only moved these rows to other files does not conflict.
+    A winner that only moved these rows to other files does not conflict, unless our commit adds the
+    removed file again, for example with row ids: the table would have the rows twice.
     """
     reads = c.ours.reads
     tests = [_core.Predicate(predicate.to_pruning_json()) for predicate in reads.predicates]
     removed_by_us = {_core.canonical_path(remove.path) for remove in c.ours.removes}
+    moves = any(not remove.data_change for remove in c.winner.removes)
+    added_by_us = {_core.canonical_path(add.path) for add in c.ours.adds} if moves else set()
     for remove in c.winner.removes:
-        if not remove.data_change or _core.canonical_path(remove.path) in removed_by_us:
+        path = _core.canonical_path(remove.path)
+        if path in removed_by_us or not (remove.data_change or path in added_by_us):
             continue
         partition = (
             None if remove.partition_values is None else json.dumps(dict(remove.partition_values))
         )
         if (
-            remove.path in reads.paths
+            remove.path in c.read_paths
             or reads.whole_table
             or any(test.may_match(remove.stats, partition) for test in tests)
         ):

@@ -180,8 +180,13 @@ class Staged:
         return any(f.data_change for f in self.adds) or any(f.data_change for f in self.removes)
 
     def isolation(self, level: str) -> Isolation:
-        """Return the level to use; for a commit that changes no data, it is snapshot isolation."""
-        if not self.changes_data and (self.adds or self.removes):
+        """Return the level to use; for a commit that only moves rows, it is snapshot isolation.
+
+        A commit that changes the metadata or the protocol does not only move rows: concurrently
+        added files must have what it gives to the others, such as row ids.
+        """
+        changes_table = bool(self.metadata or self.protocol)
+        if (self.adds or self.removes) and not (self.changes_data or changes_table):
             return Isolation.SNAPSHOT
         # A table may be set to snapshot isolation. With that level, an overwrite could be applied
         # after commits whose rows it did not see. So commits that change data use at least
