@@ -264,6 +264,23 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 EXPECTED = {"update": [0, 2, 3, 9], "overwrite": [7], "replace": []}
 
 
+@pytest.mark.one_database
+@pytest.mark.parametrize("change", ["merge", "enable row tracking"])
+def test_change_of_an_opened_table_keeps_compaction_away(catalog: Catalog, change: str) -> None:
+    filled(catalog)
+    opened = deltasql.DeltaTable(catalog.uri.with_table("t").to_string())
+    rounds: list[int] = []
+    meanwhile = Once("staged", lambda: rounds.append(compact(catalog)))
+    with hooked(meanwhile):
+        if change == "merge":
+            source = pa.table({"id": [1]})
+            opened.merge(source, "t.id = s.id", "s", "t").when_matched_delete().execute()
+        else:
+            opened.alter.set_table_properties({"delta.enableRowTracking": "true"})
+    assert rounds == [0]
+    assert ids(catalog) == ([0, 2, 3] if change == "merge" else [0, 1, 2, 3])
+
+
 def test_change_sees_a_compaction_that_committed_just_before_it(catalog: Catalog) -> None:
     filled(catalog)
     tx = catalog.begin()

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltasql.phases import hooked
 from deltasql.serve import Service
+from deltasql.store.leases import is_held
 from tests.each import check_each
 from tests.mirror.support import open_mirrored
 from tests.serve.client import Client, ServiceError, write_file
@@ -187,6 +189,22 @@ def test_batch_that_replaces_all_rows_replaces_the_latest_version(
         commit_after(lambda: lake.sql("ALTER TABLE t ADD COLUMNS (more STRING)"), 2)
     assert "MetadataChangedError" in changed.value.types
     assert ids(lake) == [11]
+
+
+def test_batch_that_replaces_all_rows_keeps_auto_compaction_away(
+    lake: Catalog, client: Client
+) -> None:
+    lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')")
+    held: list[bool] = []
+
+    def look(phase: str) -> None:
+        if phase == "staged":
+            held.append(is_held(lake.store.query, lake.table("t").row.table_id))
+
+    with hooked(look):
+        commit(client, [1], 0)
+        commit(client, [2], 1, overwrite={})
+    assert held == [False, True]
 
 
 def test_error_names_a_stream_column_or_option_that_the_table_does_not_accept(

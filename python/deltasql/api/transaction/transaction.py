@@ -587,7 +587,7 @@ class MultiTableTransaction:
     ) -> None:
         """Set table properties."""
         table_properties.set_table_properties(
-            self.target(table), properties, raise_if_not_exists=raise_if_not_exists
+            self.target_to_change(table), properties, raise_if_not_exists=raise_if_not_exists
         )
 
     def set_table_name(self, table: str, name: str) -> None:

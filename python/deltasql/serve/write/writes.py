@@ -197,6 +197,7 @@ class Writes:
             try:
                 batch = StreamBatch.of(body)
                 if batch is not None and body.get("overwrite") == {}:
+                    tx.target_to_change(write.table)
                     replace_latest(tx, write.table, self._catalog.table(write.table).snapshot())
                 if batch is not None and batch.needs_no_commit(tx, write.table, body):
                     tx.rollback()

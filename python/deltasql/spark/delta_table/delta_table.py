@@ -452,7 +452,7 @@ class DeltaTable:
         """Run an operation on this session's executors and commit it."""
         with self._catalog.begin() as tx:
             # The empty DataFrame makes the operation run in this session.
-            return stage(tx.target(self._name, self._spark.range(0)))
+            return stage(tx.target_to_change(self._name, self._spark.range(0)))
 
 
 @contextmanager

@@ -251,7 +251,7 @@ def merge_execute(table: OpenTable, merge_builder: MergeBuilder) -> str:
     from deltasql.operations.rules.write_schema import move_partition_columns_last
 
     def operate(tx: MultiTableTransaction) -> dict[str, int]:
-        target = tx.target(table.name)
+        target = tx.target_to_change(table.name)
         metrics = stage_merge(
             target,
             source_rows(target, merge_builder.source),
