@@ -335,6 +335,16 @@ def test_append_during_the_compaction_is_no_conflict(catalog: Catalog) -> None:
     assert (files(catalog), ids(catalog)) == (2, [0, 1, 2, 3, 9])
 
 
+@pytest.mark.one_database
+def test_undo_skips_auto_compactions(catalog: Catalog) -> None:
+    filled(catalog)
+    assert compact(catalog) == 1
+    for expected in ([0, 1, 2], [0, 1, 2, 3]):
+        with catalog.begin() as tx:
+            tx.undo("t")
+        assert ids(catalog) == expected
+
+
 def test_rolled_back_and_failed_transactions_let_compaction_continue(catalog: Catalog) -> None:
     filled(catalog)
     tx = catalog.begin()

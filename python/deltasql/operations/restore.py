@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deltasql.model.actions import AddFile, Metadata
     from deltasql.operations.table_stage import TableStage
     from deltasql.snapshot.snapshot import Snapshot
+    from deltasql.store.records import VersionRow
 
 # These properties describe the log or the files, not the content of the table, so a restore does
 # not change them.
@@ -60,9 +61,13 @@ def restore(
 
 
 def undo(stage: TableStage, now: Snapshot) -> dict[str, int]:
-    """Undo the latest commit by restoring the version before it; return metrics."""
-    before = _at_version(now, _version_before(now))
-    parameters = {"version": str(now.version), "restored": str(before.version)}
+    """Undo the latest commit by restoring the version before it; return metrics.
+
+    Auto compactions after it are skipped: no user made them, and they change no rows.
+    """
+    undone, version = _last_commit(now)
+    before = _at_version(now, version)
+    parameters = {"version": str(undone), "restored": str(version)}
     return _restore(stage, before, parameters=parameters, operation="UNDO")
 
 
@@ -116,17 +121,28 @@ def _restore(
     return metrics
 
 
-def _version_before(snapshot: Snapshot) -> int:
-    """Return the version before that of a snapshot; raise if there is none."""
-    rows = list(snapshot.history(2))
-    if len(rows) < 2:
+def _last_commit(snapshot: Snapshot) -> tuple[int, int]:
+    """Return the version of the last commit that is no auto compaction, and the version before it.
+
+    Raise if there is none.
+    """
+    commits = snapshot.history()
+    last = next((each for each in commits if not _is_auto_compaction(each)), None)
+    before = next(commits, None)
+    if last is None or before is None:
+        first = snapshot.version if last is None else last.version
         raise VersionNotFoundError(
-            f"{snapshot.table.full_name} has no version before {snapshot.version}",
-            version=snapshot.version - 1,
+            f"{snapshot.table.full_name} has no version before {first}",
+            version=first - 1,
             latest=snapshot.version,
             help="The first commit of a table cannot be undone: drop the table.",
         )
-    return rows[1].version
+    return last.version, before.version
+
+
+def _is_auto_compaction(commit: VersionRow) -> bool:
+    parameters = commit.info.operation_parameters or {}
+    return commit.info.operation == "OPTIMIZE" and parameters.get("auto") == "true"
 
 
 def _older_snapshot(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, dict[str, str]]:
