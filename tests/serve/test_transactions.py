@@ -124,6 +124,40 @@ def test_statement_that_replaces_a_table_reads_its_old_rows(client: Client, lake
     assert lake.sql("SELECT * FROM t").to_pylist() == [{"key": 7}]
 
 
+def test_replaced_table_is_read_at_the_version_that_is_replaced(
+    client: Client, lake: Catalog
+) -> None:
+    """A statement that begins in a table with auto compaction may read a later version."""
+    with lake.begin() as tx:
+        tx.set_table_properties("t", {"delta.autoOptimize.autoCompact": "true"})
+    inside = {"transaction": call(client, "begin")["transaction"]}
+    described = client.call("table", **T, **inside)
+    read = {key: described[key] for key in ("id", "version", "read_in")} | inside
+    append(client, T, 2)  # of another transaction
+    create = {"mode": "create_or_replace", "schema": described["schema"]}
+    begun = client.begin("t", create=create, **inside)
+    assert client.lines("scan", **T, **read)[-1] == {"end": 2}
+    files = [write_file(begun, pa.table({"id": [1, 2]}))]
+    client.call("write_commit", **T, txn_id=begun["txn_id"], files=files, **inside)
+    call(client, "commit", **inside)
+    assert lake.sql("SELECT * FROM t ORDER BY id")["id"].to_pylist() == [1, 2]
+
+
+def test_replaced_table_is_not_read_by_a_statement_that_was_analysed_before_a_change(
+    client: Client,
+) -> None:
+    inside = {"transaction": call(client, "begin")["transaction"]}
+    described = client.call("table", **T, **inside)
+    read = {key: described[key] for key in ("id", "version", "read_in")} | inside
+    read["known"] = {key: described[key] for key in ("schema", "partition_columns", "has_row_ids")}
+    rename = {"change": "rename column", "column": ["id"], "new_name": "key"}
+    client.call("table_alter", **T, changes=[rename], **inside)
+    create = {"mode": "create_or_replace", "schema": described["schema"]}
+    client.begin("t", create=create, **inside)
+    with pytest.raises(ServiceError, match="changed after the statement was analysed"):
+        client.lines("scan", **T, **read)
+
+
 def test_transaction_sees_all_tables_as_they_were_at_its_first_read(client: Client) -> None:
     inside = {"transaction": call(client, "begin")["transaction"]}
     assert files_of(client, T, **inside) == 1

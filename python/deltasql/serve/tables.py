@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.transaction.transaction import MultiTableTransaction
+    from deltasql.engine.files.live_files import LiveFiles
     from deltasql.model.actions import Metadata
     from deltasql.operations.table_stage import TableStage
     from deltasql.serve.transactions import Transactions
@@ -72,20 +73,33 @@ def unchanged_stage(
     Raise if a statement of the transaction has changed what the client knows about the table. With
     `more_columns`, new columns after the known columns are allowed.
     """
-    stage, known = stage_of(tx, body), body.get("known")
+    stage = stage_of(tx, body)
+    reject_changed(stage, body, more_columns=more_columns)
+    return stage
+
+
+def reject_changed(
+    table: TableStage | LiveFiles, body: Mapping[str, Any], *, more_columns: bool = False
+) -> None:
+    """Raise TableChangedError if a table differs from what the client knows about it.
+
+    With `more_columns`, new columns after the known columns are allowed.
+    """
+    known = body.get("known")
     if known is None:
-        return stage
-    now, schema = shown_schema(stage.schema), schema_of(known["schema"])
+        return
+    now, schema = shown_schema(table.schema), schema_of(known["schema"])
     if (
         _begins_with(now, schema)
         and (more_columns or _begins_with(schema, now))
-        and known["partition_columns"] == list(stage.partition_columns)
-        and known["has_row_ids"] == bool(materialized_columns(stage.configuration))
+        and known["partition_columns"] == list(table.partition_columns)
+        and known["has_row_ids"] == bool(table.row_columns)
     ):
-        return stage
+        return
+    name = table_name(body)
     raise TableChangedError(
-        f"the columns or the row tracking of {stage.name} changed after the statement was analysed",
-        table=stage.name,
+        f"the columns or the row tracking of {name} changed after the statement was analysed",
+        table=name,
         help="Run the statement again. For a DataFrame, read the table again first.",
     )
 

@@ -16,7 +16,7 @@ from deltasql.model.features.row_tracking import materialized_columns
 from deltasql.model.schema.schema import StructType
 from deltasql.serve.names import snapshot_of, table_name
 from deltasql.serve.read.filters import skipping_condition
-from deltasql.serve.tables import unchanged_stage
+from deltasql.serve.tables import reject_changed, unchanged_stage
 from deltasql.storage.location import data_urls
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def planned(
             assert tx is not None
             replaced = transactions.replaced(tx, table_name(body))
             if replaced is not None:
+                reject_changed(replaced, body, more_columns=True)
                 return _response(replaced, row_ids)
             stage = unchanged_stage(tx, body, more_columns=True)
             return _response(_files_in(stage, condition), row_ids)

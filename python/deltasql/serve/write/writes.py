@@ -130,10 +130,12 @@ class Writes:
         try:
             create = body.get("create")
             if create is not None:
-                if shared is not None and tx.has_table(name):
-                    before = tx.target(name)
-                    files = before.live(before.files())
-                    self._transactions.keep_replaced(tx, name, files)
+                if shared is not None and create["mode"] != "create" and tx.has_table(name):
+                    # Hold the files first: this may read a later version of the table. The rows
+                    # must come from the same version that the statement replaces.
+                    before = tx.target_to_change(name)
+                    replaced = before.live(before.files())
+                    self._transactions.keep_replaced(tx, name, replaced)
                 operation = _stage_create(self._catalog, tx, name, create)
             else:
                 if not tx.creates(name):
