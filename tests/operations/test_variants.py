@@ -64,7 +64,7 @@ def add_file(lake: Catalog, path: str, content: bytes, count: int) -> None:
 def rows_of(lake: Catalog) -> list[dict[str, Any]]:
     with lake.begin() as tx:
         found = tx.read("t").to_pylist()
-    return sorted(found, key=lambda each: each["id"])
+    return sorted(found, key=lambda each: each["id"] or 0)
 
 
 FEATURES = {
@@ -178,6 +178,18 @@ def test_inserts_and_merges_copy_variants_from_queries_and_data(lake: Catalog) -
     lake.sql("INSERT INTO t SELECT * FROM VALUES (13, NULL, NULL, NULL) AS r(id, v, s, l)")
     nulls = [{"id": n, "v": None, "s": None, "l": None} for n in (10, 11, 12, 13)]
     assert rows_of(lake) == rows + nulls
+
+
+def test_value_that_does_not_fit_is_null_beside_a_variant_if_casts_are_safe(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE t ({COLUMNS})")
+    lake.sql("INSERT INTO t VALUES (1, NULL, NULL, NULL)")
+    with lake.begin() as tx:
+        source = pa.table({"id": pa.array([1, 2], pa.int32())})
+        options = {"source_alias": "s", "target_alias": "t", "error_on_type_mismatch": False}
+        merger = tx.merge("t", source, "t.id = s.id", **options)
+        merger = merger.when_matched_update({"id": "'no number'", "v": "NULL"})
+        merger.when_not_matched_insert({"id": "'no number'", "v": "NULL"}).execute()
+    assert rows_of(lake) == 2 * [{"id": None, "v": None, "s": None, "l": None}]
 
 
 def test_columns_made_by_queries_of_variants_are_variants(lake: Catalog) -> None:

@@ -488,12 +488,12 @@ def struct_variant(node: exp.Expr) -> exp.Expr:
     >>> parse("CAST(NULL AS STRUCT<v VARIANT>)").transform(struct_variant).sql("duckdb")
     'CAST(NULL AS STRUCT(v STRUCT(metadata BLOB, value BLOB)))'
     """
-    if not isinstance(node, exp.Cast):
-        return node
-    given = node.this.type
-    if isinstance(node.this, exp.Null):
-        return exp.Cast(this=node.this, to=node.to.transform(_as_struct))
-    return node if given is None else exp.Cast(this=node.this, to=_copied(node.to, given))
+    if isinstance(node, exp.Cast):  # or TRY_CAST, which must stay one
+        if isinstance(node.this, exp.Null):
+            node.set("to", node.to.transform(_as_struct))
+        elif node.this.type is not None:
+            node.set("to", _copied(node.to, node.this.type))
+    return node
 
 
 def _copied(wanted: exp.DataType, given: exp.DataType) -> exp.DataType:
