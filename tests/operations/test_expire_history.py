@@ -441,6 +441,76 @@ def test_versions_that_a_vacuum_kept_stay(catalog: Catalog, clock: Clock) -> Non
     assert state(catalog, 3) == kept
 
 
+def test_versions_that_a_vacuum_kept_stay_although_it_spared_files_of_a_clone(
+    catalog: Catalog, clock: Clock
+) -> None:
+    filled(catalog)
+    catalog.clone("t", "link", shallow=True, version=4)
+    write(catalog, rows(100, 101), mode="overwrite")
+    assert vacuum(catalog, clock, keep_versions=[2])
+    kept = state(catalog, 2)
+    done = expire(catalog, clock)
+    assert (done.first_version, done.limited_by) == (2, "versions that the last vacuum kept")
+    assert state(catalog, 2) == kept
+    vacuum(catalog, clock)
+    assert expire(catalog, clock).first_version > 2
+
+
+def test_versions_that_a_vacuum_kept_stay_although_it_deleted_nothing(
+    catalog: Catalog, clock: Clock
+) -> None:
+    filled(catalog, 2)
+    assert vacuum(catalog, clock, keep_versions=[1]) == []
+    assert expire(catalog, clock).first_version == 1
+    before = catalog.table("t").version()
+    assert vacuum(catalog, clock, keep_versions=[1]) == []
+    assert catalog.table("t").version() == before
+    assert vacuum(catalog, clock) == []
+    assert expire(catalog, clock).first_version > 2
+
+
+def test_versions_that_a_failed_vacuum_kept_stay(
+    catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(catalog)
+
+    def fail(*_: Any) -> None:
+        raise OSError("the storage is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deltasql.api.catalog.vacuum.delete_data", fail)
+        with pytest.raises(OSError, match="storage is down"):
+            vacuum(catalog, clock, keep_versions=[3])
+    assert expire(catalog, clock).first_version == 3
+
+
+@pytest.mark.two_databases
+def test_vacuum_and_expiry_at_the_same_time_keep_the_same_versions(
+    catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(catalog)
+    delete = expiry._Expiry.delete_versions
+
+    def after_a_vacuum(self: expiry._Expiry, first: int) -> None:
+        vacuum(catalog, clock, keep_versions=[3])
+        delete(self, first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expiry._Expiry, "delete_versions", after_a_vacuum)
+        assert expire(catalog, clock, before_version=6).versions == 0
+    assert expire(catalog, clock, before_version=6).first_version == 3
+    assert state(catalog, 3)["files"]
+
+
+def test_commits_of_the_last_hour_stay(catalog: Catalog, clock: Clock) -> None:
+    properties = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+    filled(catalog, properties=dict.fromkeys(properties, "interval 0 seconds"))
+    done = catalog.expire_history("t", dry_run=False)
+    assert (done.first_version, done.limited_by) == (0, "retention")
+    clock.ahead_s += 3601
+    assert catalog.expire_history("t", dry_run=False).first_version == 8
+
+
 def test_retention_of_the_table_is_the_shortest(catalog: Catalog) -> None:
     filled(catalog, properties={"delta.logRetentionDuration": "interval 40 days"})
     done = catalog.expire_history("t", dry_run=False)
