@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
+from deltasql.commit.committer import Committer
 from deltasql.exceptions import (
     CommitOutcomeUnknownError,
     StoreBusyError,
@@ -80,6 +81,27 @@ def test_commit_with_a_lost_acknowledgement_is_applied_once_and_succeeds(
     assert (live(direct), live(direct, "u")) == (["a", "warm"], ["b"])
     assert direct.table("t").history(1)[0].txn_id == tx.txn_id
     audit(direct)
+
+
+def test_commit_with_a_lost_acknowledgement_is_found_although_the_history_expires(
+    direct: Catalog, proxied: Catalog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+    with direct.begin() as tx:
+        tx.set_table_properties("t", dict.fromkeys(names, "interval 0 seconds"))
+    commit(proxied, file("again"))
+
+    def expire(*_: object) -> float:
+        commit(direct, file("later"))
+        time.sleep(0.01)
+        direct.expire_history("t", dry_run=False)
+        return 0.0
+
+    proxy.arm("reply to COMMIT")
+    monkeypatch.setattr(Committer, "_backoff_s", expire)
+    assert commit(proxied, two("a")) == 4
+    assert proxy.cuts == 1
+    assert live(direct) == ["a1", "a2", "again", "later", "warm"]
 
 
 def test_commit_with_a_lost_acknowledgement_is_looked_up_even_if_retries_are_off(

@@ -6,7 +6,7 @@ import random
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -21,8 +21,11 @@ from deltasql.exceptions import (
     TxnLogTransactionError,
     VersionNotFoundError,
 )
+from deltasql.mirror.checkpoint.source import CheckpointSource
+from deltasql.mirror.log.encode import actions_span
 from deltasql.operations import expire_history as expiry
 from deltasql.operations.changes.log import ChangeLog
+from deltasql.store.sqlite import dialect
 from deltasql.verify.sql_state import SqlState
 from tests.clock import Clock
 from tests.conftest import new_catalog_uri
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.model.progress import Progress
+    from deltasql.store.dialect import Session
     from deltasql.uri import DeltaSqlUri
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
@@ -282,6 +286,82 @@ def test_changes_that_are_read_during_an_expiry_raise_an_error(
     assert [each.version for each in log.versions(6, 8)] == [6, 7, 8]
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_expired_changes_from_version_0_are_not_skipped(
+    catalog: Catalog, clock: Clock, mode: str
+) -> None:
+    filled(catalog, 4)
+    write(catalog, rows(50, 52), mode=mode)
+    write(catalog, rows(60, 62))
+    log = ChangeLog(catalog.store, catalog.table("t").row, catalog.config.storage)
+    expire(catalog, clock, before_version=5)
+    with pytest.raises(VersionNotFoundError, match="t has no version 0; it has 5 to 6"):
+        list(log.versions(0, 6))
+
+
+@pytest.mark.one_database
+def test_expiry_between_the_parts_of_a_long_list_is_not_seen(
+    catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_table("t", SCHEMA, partition_by=["part"])
+    for part in "abcdefghijklmnopqrst":
+        write(catalog, rows(0, 2, part))
+    snapshot = catalog.table("t").snapshot()
+    write(catalog, rows(0, 2, "z"), mode="overwrite")
+    last = catalog.table("t").version()
+    expand, parts = dialect._expand, 0
+
+    def expire_before_the_second_part(*arguments: Any) -> Any:
+        nonlocal parts
+        if arguments[0] == "files_in_partitions":
+            parts += 1
+            if parts == 2:
+                expire(catalog, clock, before_version=last)
+        return expand(*arguments)
+
+    monkeypatch.setattr(dialect, "_LIST_CHUNK", 2)
+    monkeypatch.setattr(dialect, "_expand", expire_before_the_second_part)
+    assert len(snapshot.scan("part IN ('a', 'b', 'c', 'd')").files) == 4
+    assert parts == 2
+
+
+def test_export_during_an_expiry_raises_an_error(
+    catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    filled(catalog)
+    expire(catalog, clock, before_version=2)
+    read = CheckpointSource.live_files
+
+    def expire_before(source: CheckpointSource) -> Iterator[pa.Table]:
+        expire(catalog, clock, before_version=5)
+        yield from read(source)
+
+    monkeypatch.setattr(CheckpointSource, "live_files", expire_before)
+    with pytest.raises(VersionNotFoundError, match="t has no version 2; it has 5 to 8"):
+        catalog.export_table("t", str(tmp_path / "copy"))
+    assert not list((tmp_path / "copy" / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_commit_that_expires_while_it_is_read_raises_an_error(
+    catalog: Catalog, clock: Clock
+) -> None:
+    filled(catalog, 4)
+    write(catalog, rows(50, 52), mode="overwrite")
+    table_id = catalog.table("t").row.table_id
+    with catalog.store.session() as session:
+
+        class Reading:
+            def query(self, name: str, **params: Any) -> list[Any]:
+                if name == "adds_between":
+                    expire(catalog, clock, before_version=5)
+                return session.query(name, **params)
+
+        with pytest.raises(VersionNotFoundError, match="begins at version 5"):
+            actions_span(cast("Session", Reading()), table_id, 1, 2)
+        with pytest.raises(VersionNotFoundError, match="begins at version 5"):
+            actions_span(session, table_id, 1, 2)
+
+
 def test_cached_totals_of_an_expired_version_are_not_updated(
     catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +439,76 @@ def test_versions_that_a_vacuum_kept_stay(catalog: Catalog, clock: Clock) -> Non
     done = expire(catalog, clock)
     assert (done.first_version, done.limited_by) == (3, "versions that the last vacuum kept")
     assert state(catalog, 3) == kept
+
+
+def test_versions_that_a_vacuum_kept_stay_although_it_spared_files_of_a_clone(
+    catalog: Catalog, clock: Clock
+) -> None:
+    filled(catalog)
+    catalog.clone("t", "link", shallow=True, version=4)
+    write(catalog, rows(100, 101), mode="overwrite")
+    assert vacuum(catalog, clock, keep_versions=[2])
+    kept = state(catalog, 2)
+    done = expire(catalog, clock)
+    assert (done.first_version, done.limited_by) == (2, "versions that the last vacuum kept")
+    assert state(catalog, 2) == kept
+    vacuum(catalog, clock)
+    assert expire(catalog, clock).first_version > 2
+
+
+def test_versions_that_a_vacuum_kept_stay_although_it_deleted_nothing(
+    catalog: Catalog, clock: Clock
+) -> None:
+    filled(catalog, 2)
+    assert vacuum(catalog, clock, keep_versions=[1]) == []
+    assert expire(catalog, clock).first_version == 1
+    before = catalog.table("t").version()
+    assert vacuum(catalog, clock, keep_versions=[1]) == []
+    assert catalog.table("t").version() == before
+    assert vacuum(catalog, clock) == []
+    assert expire(catalog, clock).first_version > 2
+
+
+def test_versions_that_a_failed_vacuum_kept_stay(
+    catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(catalog)
+
+    def fail(*_: Any) -> None:
+        raise OSError("the storage is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deltasql.api.catalog.vacuum.delete_data", fail)
+        with pytest.raises(OSError, match="storage is down"):
+            vacuum(catalog, clock, keep_versions=[3])
+    assert expire(catalog, clock).first_version == 3
+
+
+@pytest.mark.two_databases
+def test_vacuum_and_expiry_at_the_same_time_keep_the_same_versions(
+    catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(catalog)
+    delete = expiry._Expiry.delete_versions
+
+    def after_a_vacuum(self: expiry._Expiry, first: int) -> None:
+        vacuum(catalog, clock, keep_versions=[3])
+        delete(self, first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expiry._Expiry, "delete_versions", after_a_vacuum)
+        assert expire(catalog, clock, before_version=6).versions == 0
+    assert expire(catalog, clock, before_version=6).first_version == 3
+    assert state(catalog, 3)["files"]
+
+
+def test_commits_of_the_last_hour_stay(catalog: Catalog, clock: Clock) -> None:
+    properties = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+    filled(catalog, properties=dict.fromkeys(properties, "interval 0 seconds"))
+    done = catalog.expire_history("t", dry_run=False)
+    assert (done.first_version, done.limited_by) == (0, "retention")
+    clock.ahead_s += 3601
+    assert catalog.expire_history("t", dry_run=False).first_version == 8
 
 
 def test_retention_of_the_table_is_the_shortest(catalog: Catalog) -> None:

@@ -24,7 +24,7 @@ from deltasql.model.counts import many
 from deltasql.model.progress import Meter
 from deltasql.model.properties import TableProperties
 from deltasql.model.report import Report
-from deltasql.operations.vacuum.file_search import FileSearch
+from deltasql.operations.vacuum.file_search import FileSearch, protected_versions
 from deltasql.snapshot.snapshot import open_snapshot
 from deltasql.storage import open_storage
 from deltasql.store.records import load
@@ -45,6 +45,8 @@ ROWS_PER_BATCH = 10_000
 _FILE_IDS_PER_BATCH = 50_000
 _MILLISECOND = timedelta(milliseconds=1)
 _HOUR = timedelta(hours=1)
+# A commit that lost its connection is looked up by its transaction id, so the id must still exist.
+_SHORTEST_RETENTION = _HOUR
 # A checkpoint of the log was written by another machine, whose clock may differ by this much.
 _CLOCK_DIFFERENCE_MS = 3_600_000
 # (table, statement that counts its expired rows, statement that deletes some of them)
@@ -132,7 +134,7 @@ def expire_history(
             *_retention_limits(snapshot, retention_hours, before_version),
             *_publishing_limits(targets, config),
             *_log_limits(targets, config),
-            *_vacuum_limits(search),
+            *_vacuum_limits(store, table),
         ),
         key=lambda each: each.first_version,
     )
@@ -180,7 +182,7 @@ def _retention_limits(
                 latest=snapshot.version,
             )
         yield HistoryLimit("before_version", before_version)
-    at_ms = now_ms() - retention // _MILLISECOND
+    at_ms = now_ms() - max(retention, _SHORTEST_RETENTION) // _MILLISECOND
     rows = snapshot.store.query(
         "head_at_time", table_id=snapshot.table.table_id, timestamp_ms=at_ms
     )
@@ -216,10 +218,10 @@ def _is_never_published(target: PublishTarget, config: Config) -> bool:
     return config.mirror.mode == "off" and target.is_own and target.published_version < 0
 
 
-def _vacuum_limits(search: FileSearch) -> Iterator[HistoryLimit]:
-    if search.last_vacuum.kept:
-        first = min(search.last_vacuum.kept)
-        yield HistoryLimit("versions that the last vacuum kept", first)
+def _vacuum_limits(store: Store, table: TableRow) -> Iterator[HistoryLimit]:
+    kept = protected_versions(store, table.table_id)
+    if kept:
+        yield HistoryLimit("versions that the last vacuum kept", min(kept))
 
 
 class _Expiry:
@@ -237,10 +239,11 @@ class _Expiry:
     ) -> None:
         self._store, self._table, self._config, self._low = store, table, config, low
         self._next_file_id, self._meter = snapshot.next_file_id, meter
+        self._planned = {"table_id": table.table_id, "version": snapshot.version}
         self._vacuum = search.last_vacuum
 
     def delete_versions(self, first: int) -> None:
-        """Delete the rows of the versions before `first`, as far as they are published."""
+        """Delete the rows of the versions before `first`, as far as nothing needs them by now."""
         self._meter.begin("expiring", "versions", first - self._low)
         for below in range(self._low, first, VERSIONS_PER_BATCH):
             end = min(below + VERSIONS_PER_BATCH, first)
@@ -250,6 +253,8 @@ class _Expiry:
                 limits = [each.first_version for each in _publishing_limits(targets, self._config)]
                 if min(limits, default=end) < end:
                     return  # the published version was reset since the plan
+                if session.query("vacuums_after", **self._planned):
+                    return  # a vacuum began since the plan: it may keep some of these versions
                 session.execute("expire_versions", table_id=self._table.table_id, first=end)
             self._meter.step(end - below)
 

@@ -16,7 +16,7 @@ from deltasql.migrate.authority.foreign_commits import check_no_foreign_commits
 from deltasql.mirror.publish.targets import DELTA, DUCKDB
 from deltasql.model.clock import now_ms
 from deltasql.model.progress import Meter
-from deltasql.operations.vacuum.file_search import needed_names
+from deltasql.operations.vacuum.file_search import needed_names, protected_versions
 from deltasql.operations.vacuum.spark_listing import SparkListing
 from deltasql.operations.vacuum.unreferenced import find_unreferenced
 from deltasql.operations.vacuum.vacuum import INTENT_GRACE_MS, plan_vacuum, spare_needed
@@ -84,13 +84,16 @@ def vacuum(
         find=_finder(catalog, engine, session),
         meter=meter,
     )
-    if dry_run or not plan.sizes:
+    # A commit also records which versions must not expire.
+    is_recorded = plan.protected() == protected_versions(catalog.store, table.table_id)
+    if dry_run or (is_recorded and not plan.sizes):
         return plan.files
-    commit(partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics()))
+    start = partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics())
+    commit(partial(start, extra=plan.kept()))
     taken = catalog.store.take_intents(table.table_id, plan.intents)
     plan.keep(plan.intents.keys() - taken.keys())
     # Keep planned files that a restore made live before VACUUM START. A later restore fails with a
-    # conflict.
+    # conflict. This raises if one of the kept versions expired before VACUUM START.
     spare_needed(plan, snapshot)
     try:
         # Another writer may have added a removed file to the log again: raise in that case.

@@ -58,6 +58,10 @@ class CheckpointSource:
             *(domain for domain in domains if not domain.removed),
         ]
 
+    def check_not_expired(self) -> None:
+        """Raise VersionNotFoundError if the version expired while its files were read."""
+        self.store.check_version(self.table_id, self.version)
+
     def partitions(self) -> pa.Table:
         """Return the partitions of the table, with their ids and their values as JSON."""
         values = self.store.partition_values(self.table_id)

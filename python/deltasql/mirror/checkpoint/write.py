@@ -97,6 +97,7 @@ def _pieces(source: CheckpointSource, rows: CheckpointRows) -> Iterator[pa.Table
         yield rows.removes(removes)
     for files in source.live_files():
         yield rows.adds(files)
+    source.check_not_expired()  # an error discards the file
 
 
 def _row_groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:

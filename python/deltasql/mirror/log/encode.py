@@ -132,6 +132,8 @@ def actions_span(
                 next_file_id=rows[-1].next_file_id,
             )
         )
+    if not session.query("version_exists", table_id=table_id, version=rows[0].version):
+        raise _expired(session, table_id, rows[0].version)  # some of its rows may be missing
     return [
         (
             row.version,
@@ -210,15 +212,12 @@ def _versions(
     )
     rows = [VersionRow.from_row(row) for row in reversed(found)]
     first_file_id = 1
+    if not rows:
+        raise _expired(session, table_id, first)
     if rows[0].version == first - 1:
         first_file_id = rows.pop(0).next_file_id
     if rows and rows[0].version > first:
-        low = rows[0].version
-        raise VersionNotFoundError(
-            f"version {first} has expired: the history in the database begins at version {low}",
-            version=first,
-            help="Versions before it can no longer be published. Export or clone the table.",
-        )
+        raise _expired(session, table_id, first)
     if len(rows) == 1:
         return rows, first_file_id
     removed: dict[int, int] = dict(
@@ -232,6 +231,15 @@ def _versions(
             break
         fitting += 1
     return rows[:fitting], first_file_id
+
+
+def _expired(session: Session, table_id: int, version: int) -> VersionNotFoundError:
+    low, _ = session.query("version_bounds", table_id=table_id)[0]
+    return VersionNotFoundError(
+        f"version {version} has expired: the history in the database begins at version {low}",
+        version=version,
+        help="Versions before it can no longer be published. Export or clone the table.",
+    )
 
 
 def _in_order(

@@ -145,8 +145,8 @@ class ChangeLog:
         first_file_id = 0
         if rows and rows[0][0] < first:
             first_file_id = rows.pop(0)[2]
-        elif first > 0:  # it has expired since the caller looked up the first version
-            self._store.check_version(self.table.table_id, first - 1)
+        else:  # it has expired since the caller looked up the first version
+            self._store.check_version(self.table.table_id, max(first - 1, 0))
         if not rows:
             return []
         span = {"after": first - 1, "last": rows[-1][0]}
@@ -167,8 +167,7 @@ class ChangeLog:
             file = ChangedFile(path, partition or "{}", "", size, None, may_be_gone=True)
             found[version].change_data.append(file)
         self._set_partitioning(list(found.values()))
-        if first > 0:
-            self._store.check_version(self.table.table_id, first - 1)
+        self._store.check_version(self.table.table_id, max(first - 1, 0))
         return list(found.values())
 
     def _set_partitioning(self, page: list[VersionChanges]) -> None:

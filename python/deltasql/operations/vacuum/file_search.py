@@ -47,6 +47,8 @@ All files that were removed before the time VACUUMED_BEFORE, up to version VACUU
 been deleted, except the files of the versions in VACUUM_KEPT. VACUUM_SPARED means that the vacuum
 did not delete some files because other tables need them. The other values are then those of the
 previous vacuum, so that the next vacuum checks these files again.
+
+VACUUM START has VACUUM_KEPT too. Its value is always the one of this vacuum.
 """
 _PAGE = 100_000  # file ids that one query reads
 _NO_END = 2**62
@@ -62,6 +64,18 @@ class LastVacuum:
     kept: tuple[int, ...] = ()
     spared: bool = False
     """Whether a later vacuum deleted files, but did not delete some that other tables need."""
+
+
+def protected_versions(store: Store, table_id: int) -> set[int]:
+    """Return the versions that the last vacuum was asked to keep, or whose files it kept.
+
+    VACUUM START has them while the vacuum runs, and if it failed or kept files for other tables.
+    """
+    found: set[int] = set()
+    for operation in ("VACUUM START", "VACUUM END"):
+        for _, extra in store.query("last_operation", table_id=table_id, operation=operation):
+            found.update((load(extra) or {}).get(VACUUM_KEPT, ()))
+    return found
 
 
 class FileSearch:

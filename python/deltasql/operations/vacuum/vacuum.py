@@ -83,6 +83,14 @@ class VacuumPlan:
             "defaultRetentionMillis": str(self.default_retention // _MILLISECOND),
         }
 
+    def kept(self) -> dict[str, Any]:
+        """Return the commitInfo entries of VACUUM START."""
+        return {VACUUM_KEPT: list(self.keep_versions)} if self.keep_versions else {}
+
+    def protected(self) -> set[int]:
+        """Return the versions that must not expire after this vacuum (`protected_versions`)."""
+        return {*self.keep_versions, *(self.marked.kept if self.marked else ())}
+
     def mark(self) -> dict[str, Any]:
         """Return the commitInfo entries of VACUUM END that the next vacuum reads."""
         done = self.marked or LastVacuum(self.first_retained, self.before_ms, self.keep_versions)

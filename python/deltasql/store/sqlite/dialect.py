@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +35,7 @@ from deltasql.store.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
@@ -83,10 +83,25 @@ class SqliteSession:
         if listed is None:
             bound = _as_json(params) if _takes_json(name) else params
             return self._connection.execute(_text(name), bound).fetchall()
+        parts = list(chunks(params.pop(listed), _LIST_CHUNK))
         rows: list[Row] = []
-        for part in chunks(params.pop(listed), _LIST_CHUNK):
-            rows += self._connection.execute(*_expand(name, listed, part, params)).fetchall()
+        with self._one_state() if len(parts) > 1 else nullcontext():
+            for part in parts:
+                rows += self._connection.execute(*_expand(name, listed, part, params)).fetchall()
         return rows
+
+    @contextmanager
+    def _one_state(self) -> Iterator[None]:
+        """Read one state of the database with several statements, like a single statement."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
     def execute(self, name: str, /, **params: Any) -> int:
         listed = list_parameter(name, "sqlite")
