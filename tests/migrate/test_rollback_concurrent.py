@@ -34,7 +34,7 @@ from tests.migrate.authority_support import (
     ours,
     theirs,
 )
-from tests.migrate.sources import HEAD, SCHEMA, checkpoint_file, read_ids
+from tests.migrate.sources import HEAD, SCHEMA, checkpoint_file, read_ids, rows
 from tests.mirror.support import LOG, commit_path
 
 if TYPE_CHECKING:
@@ -95,6 +95,17 @@ def test_rollback_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> 
     assert read_ids(place) == sorted([*IDS, 11, *acknowledged])
     theirs(place, 9999)
     assert read_ids(place) == sorted([*IDS, 11, *acknowledged, 9999])
+
+
+def test_first_commit_of_a_process_after_a_rollback_says_that_the_table_is_gone(
+    catalog: Catalog, place: Path
+) -> None:
+    cut_over(catalog, place)
+    with open_catalog(catalog.uri) as other, other.begin() as tx:
+        tx.write(NAME, rows(12))
+        catalog.rollback(NAME)  # the log now has a version that the database lacks
+        with pytest.raises(TableChangedError):
+            tx.commit()
 
 
 @pytest.mark.two_databases
