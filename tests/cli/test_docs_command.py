@@ -28,7 +28,8 @@ def test_topics_are_listed_and_printed() -> None:
 def test_unknown_topic_suggests_the_most_similar_one() -> None:
     code, text = run("confg")
     assert code == 2
-    assert "Did you mean config?" in text
+    assert "Did you mean 'config'?" in text
+    assert "Did you mean 'TxnLogError'?" in run("TxnLogErr")[1]
 
 
 def test_pages_are_printed_without_links_to_files() -> None:

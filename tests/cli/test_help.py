@@ -85,6 +85,13 @@ def test_help_groups_the_commands() -> None:
     assert "  vacuum      Delete the files that no retained version of TABLE needs." in lines
 
 
+def test_summaries_of_subcommands_are_not_cut() -> None:
+    output = CliRunner().invoke(main, ["mirror", "--help"]).output
+    assert (
+        "  run         Publish missing versions continuously, until SIGTERM or Ctrl-C.\n" in output
+    )
+
+
 def test_every_command_and_option_has_help_and_a_reference_section() -> None:
     check_each(EVERY, check_reference, name=" ".join)
 

@@ -64,7 +64,7 @@ def test_stats_shows_all_tables_or_one(run: Run) -> None:
     assert one["advice"]["optimize"]["small_files"] == 2
     shown = run("stats", "sales").stdout
     assert "day=mon" in shown
-    assert "KiB or more" in shown
+    assert "below 64 KiB" in shown
     assert "2 tables, 3 files" in run("stats").stderr
 
 

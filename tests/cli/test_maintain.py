@@ -36,6 +36,13 @@ def test_optimize_rewrites_files_unless_dry_run(sales: Cli) -> None:
     assert (live(sales), ids(sales)) == (1, [0, 1, 2, 3])
 
 
+def test_optimize_names_wrong_options(sales: Cli) -> None:
+    wrong = sales("optimize", "sales", "--target-size", "10MB", exit_code=2).stderr
+    assert "Invalid value for '--target-size': '10MB' is not a valid integer." in wrong
+    wrong = sales("optimize", "sales", "--where", "price=1", exit_code=2).stderr
+    assert "sales has no partition column 'price'." in wrong
+
+
 def test_z_order_accepts_only_existing_columns(sales: Cli) -> None:
     assert "'price'" in sales("optimize", "sales", "--z-order", "prise", exit_code=2).stderr
     output = sales.json("optimize", "sales", "--z-order", "id,price", "--dry-run")
@@ -82,8 +89,11 @@ def test_restore_and_undo_commit_only_after_confirmation(sales: Cli) -> None:
 
 
 def test_restore_accepts_a_timestamp_and_rejects_invalid_targets(sales: Cli) -> None:
-    sales("restore", "sales", "2000-01-01T00:00:00Z", "--yes")
+    first = sales.json("history", "sales")[-1]["committed_at"]
+    sales("restore", "sales", first, "--yes")
     assert ids(sales) == []
+    refused = sales("restore", "sales", "2000-01-01T00:00:00Z", "--yes", exit_code=3)
+    assert "sales had no version at 2000-01-01" in refused.stderr
     sales("restore", "sales", "yesterday", "--yes", exit_code=2)
     sales("restore", "sales", "99", "--yes", exit_code=3)
 

@@ -218,6 +218,9 @@ def test_rebuild_creates_a_catalog_from_published_logs(
     (only,) = json.loads(result.stdout)
     assert only["last_version"] == 2
     assert CliRunner().invoke(main, ["--uri", new, "verify", "--all-versions"]).exit_code == 0
+    missing = CliRunner().invoke(main, ["--uri", new, "rebuild", str(tmp_path / "nothing")])
+    assert missing.exit_code == 1
+    assert f"no Delta table was found below {tmp_path / 'nothing'}" in missing.stderr
 
 
 def test_duckdb_file_shows_the_tables(run: Callable[..., Result], tmp_path: Path) -> None:

@@ -96,6 +96,13 @@ def test_pages_fit_a_small_window(browser: Browser, site: Site) -> None:
         for path in PAGES:
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        page.goto("/tables/orders/travel")
+        # The current tab, the last of six, is scrolled into view.
+        right = "document.querySelector('{}').getBoundingClientRect().right"
+        tab, tabs = (
+            page.evaluate(right.format(each)) for each in (".tabs [aria-current]", ".tabs")
+        )
+        assert tab <= tabs + 1
 
 
 @pytest.mark.everything("the console in a browser, beyond a smoke test")

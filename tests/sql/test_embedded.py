@@ -17,6 +17,7 @@ from deltasql.exceptions import (
     TxnLogSchemaError,
     TxnLogTableNotFoundError,
     UnsupportedFeatureError,
+    VersionNotFoundError,
 )
 from tests.each import check_each
 from tests.sql.cases import ALL, CASES, TWO, Case, T, run_case
@@ -140,10 +141,19 @@ def test_subqueries_in_update_and_delete_are_replaced_by_their_values(catalog: C
     assert [*rows(catalog, ALL)[0].values()] == [None, "it's"]
 
 
+def test_restore_to_a_time_before_the_first_commit_is_refused(catalog: Catalog) -> None:
+    catalog.sql("CREATE TABLE t (id BIGINT)")
+    catalog.sql("INSERT INTO t VALUES (1)")
+    with pytest.raises(VersionNotFoundError, match="t had no version at 2000-01-01"):
+        catalog.sql("RESTORE t TO TIMESTAMP AS OF '2000-01-01'")
+
+
 def test_fields_of_structs_are_added_and_updated(catalog: Catalog) -> None:
     catalog.sql("CREATE TABLE t (id BIGINT, place STRUCT<city: STRING>)")
     catalog.sql("INSERT INTO t VALUES (1, named_struct('city', 'Rome'))")
     catalog.sql("ALTER TABLE t ADD COLUMN place.zip INT")
+    with pytest.raises(TxnLogSchemaError, match="the table has no column plaec"):
+        catalog.sql("ALTER TABLE t ADD COLUMN plaec.zip INT")
     catalog.sql("UPDATE t SET t.place.zip = 5 WHERE t.place.city = 'Rome'")
     assert rows(catalog, "SELECT place FROM t") == [{"place": {"city": "Rome", "zip": 5}}]
 
@@ -195,7 +205,7 @@ def test_constraints_and_missing_columns_are_rejected(catalog: Catalog) -> None:
     for text in ("INSERT INTO t VALUES (1, 10)", "INSERT INTO t (n) VALUES (1)"):
         with pytest.raises(InvalidDataError):
             catalog.sql(text)
-    with pytest.raises(TxnLogSchemaError, match="1 columns instead of 2: id, n"):
+    with pytest.raises(TxnLogSchemaError, match="1 column instead of 2: id, n"):
         catalog.sql("INSERT INTO t VALUES (1)")
     with pytest.raises(TxnLogSchemaError, match="no column m") as caught:
         catalog.sql("INSERT INTO t (id, m) VALUES (1, 2)")

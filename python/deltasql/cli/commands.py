@@ -133,6 +133,7 @@ class LazyCommands(Commands):
 def prepare(command: click.Command) -> None:
     """Add the common options to a command and its subcommands."""
     put_example_last(command)
+    command.short_help = first_sentence(command)  # click would cut it at 45 characters
     if isinstance(command, click.Group):
         for each in command.commands.values():
             prepare(each)
@@ -144,6 +145,10 @@ def prepare(command: click.Command) -> None:
             param.type = COLUMNS
         elif isinstance(param.type, click.Choice) and not isinstance(param.type, Choice):
             param.type = Choice(param.type.choices, param.type.case_sensitive)
+        elif isinstance(param.type, click.IntRange):
+            param.type.name = "integer"  # click's "integer range" is unclear in error messages
+        elif isinstance(param.type, click.FloatRange):
+            param.type.name = "number"
     taken = {each for param in command.params for each in param.opts}
     # Common options are also accepted after the command, where users expect them.
     command.params += [each for each in shared_options() if not taken & {*each.opts}]

@@ -35,8 +35,9 @@ def docs(topic: str | None) -> None:
     try:
         echo(documentation(topic))
     except LookupError:
-        near = get_close_matches(topic.lower(), [each.lower() for each in topics()], n=1)
-        hint = f"Did you mean {near[0]}? " if near else ""
+        names = {each.lower(): each for each in topics()}
+        near = get_close_matches(topic.lower(), names, 1)
+        hint = f" Did you mean {names[near[0]]!r}?" if near else ""
         raise click.UsageError(
-            f"There is no page or error {topic!r}. {hint}`deltasql docs` lists all."
+            f"There is no page or error {topic!r}.{hint} `deltasql docs` lists all."
         ) from None

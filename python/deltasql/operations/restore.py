@@ -48,9 +48,14 @@ def restore(
     *,
     ignore_missing_files: bool = False,
     protocol_downgrade_allowed: bool = False,
+    or_first_version: bool = False,
 ) -> dict[str, int]:
-    """Restore a table to an older version, or as of a timestamp; return metrics."""
-    older, parameters = _older_snapshot(now, to)
+    """Restore a table to an older version, or as of a timestamp; return metrics.
+
+    A timestamp before the first commit raises an error. With `or_first_version`, it selects version
+    0, as in deltalake.
+    """
+    older, parameters = _older_snapshot(now, to, or_first_version=or_first_version)
     return _restore(
         stage,
         older,
@@ -145,7 +150,9 @@ def _is_auto_compaction(commit: VersionRow) -> bool:
     return commit.info.operation == "OPTIMIZE" and parameters.get("auto") == "true"
 
 
-def _older_snapshot(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, dict[str, str]]:
+def _older_snapshot(
+    now: Snapshot, to: int | str | datetime, *, or_first_version: bool
+) -> tuple[Snapshot, dict[str, str]]:
     """Return the snapshot to restore, and the operation parameters for the history."""
     is_version = isinstance(to, int) and to >= 0
     if not (is_version or isinstance(to, str | datetime)):
@@ -162,7 +169,7 @@ def _older_snapshot(now: Snapshot, to: int | str | datetime) -> tuple[Snapshot, 
         older = open_snapshot(now.store, now.table, now.cache, timestamp=timestamp)
     except VersionNotFoundError:  # the timestamp is before the first commit
         first = now.store.query("version_bounds", table_id=now.table.table_id)[0][0]
-        if first > 0:
+        if first > 0 or not or_first_version:
             raise
         older = _at_version(now, first)
     return older, {"datetime": str(to_ms(timestamp))}

@@ -13,10 +13,11 @@ from deltasql.api.sql.engine import Stored, as_they_are
 from deltasql.api.sql.subqueries import MOST_ROWS, has_subquery, without_subqueries
 from deltasql.api.sql.tables import convert_folder, create_table
 from deltasql.exceptions import InvalidQueryError, TxnLogSchemaError
+from deltasql.model.counts import many
 from deltasql.model.predicates.parser import parse_expression
 from deltasql.model.predicates.rewrite import to_datafusion, without_alias
 from deltasql.model.schema.identity import START
-from deltasql.model.schema.schema import CURRENT_DEFAULT, nearest
+from deltasql.model.schema.schema import CURRENT_DEFAULT, StructType, nearest
 from deltasql.model.statements import statement as s
 from deltasql.model.statements.default_values import default_values
 from deltasql.model.statements.parameters import bound_text, named_parameters
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from deltasql.api.sql.engine import StatementEngine
     from deltasql.api.transaction.transaction import MultiTableTransaction
-    from deltasql.model.schema.schema import StructType
+    from deltasql.model.schema.schema import DataType
     from deltasql.model.statements.default_values import DefaultValues
     from deltasql.model.statements.parameters import Parameters
 
@@ -241,7 +242,10 @@ class Statements:
         return NOTHING
 
     def _add_columns(self, statement: s.AddColumns) -> pa.Table:
-        self._tx.add_columns(self._name(statement.table), statement.columns)
+        table = self._name(statement.table)
+        for path in statement.structs:
+            _require_struct(self._schema(table), path)
+        self._tx.add_columns(table, statement.columns)
         return NOTHING
 
     def _drop_columns(self, statement: s.DropColumns) -> pa.Table:
@@ -402,6 +406,21 @@ class Statements:
         return reports.properties(self._tx.target(self._name(statement.table)), statement.key)
 
 
+def _require_struct(schema: StructType, path: tuple[str, ...]) -> None:
+    """Raise if the table has no struct at this path, to which a field can be added."""
+    here: DataType = schema
+    for depth, name in enumerate(path, 1):
+        found = here.find(name) if isinstance(here, StructType) else None
+        if found is None:
+            column = ".".join(path[:depth])
+            raise TxnLogSchemaError(
+                f"the table has no column {column}",
+                column=column,
+                help=f"Add the struct first: ALTER TABLE … ADD COLUMN {column} STRUCT<…>.",
+            )
+        here = found.type
+
+
 def _given(statement: s.Insert, schema: StructType, partition: Iterable[str]) -> list[str]:
     """Return the columns for which INSERT gives values by position."""
     if statement.columns is not None:
@@ -450,7 +469,8 @@ def _stored(
             extra = as_they_are(names)[len(given) :]
     if not statement.by_name and len(given) + len(extra) != len(names):
         raise TxnLogSchemaError(
-            f"the query has {len(names)} columns instead of {len(given)}: {', '.join(given)}",
+            f"the query has {many(len(names), 'column')} instead of {len(given)}: "
+            f"{', '.join(given)}",
             help="Give a value for every column, or list the columns after the table: t (a, b).",
         )
     added = {each.column for each in extra}

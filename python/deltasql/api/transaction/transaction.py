@@ -696,8 +696,13 @@ class MultiTableTransaction:
         *,
         ignore_missing_files: bool = False,
         protocol_downgrade_allowed: bool = False,
+        or_first_version: bool = False,
     ) -> dict[str, int]:
-        """Restore a table to a version or a timestamp; returns metrics."""
+        """Restore a table to a version or a timestamp; returns metrics.
+
+        A timestamp before the first commit raises VersionNotFoundError. With `or_first_version`, it
+        selects version 0.
+        """
         from deltasql.operations.restore import restore  # lazy import: loads the SQL parser
 
         return restore(
@@ -706,6 +711,7 @@ class MultiTableTransaction:
             to,
             ignore_missing_files=ignore_missing_files,
             protocol_downgrade_allowed=protocol_downgrade_allowed,
+            or_first_version=or_first_version,
         )
 
     def undo(self, table: str) -> dict[str, int]:

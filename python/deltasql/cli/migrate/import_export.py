@@ -142,7 +142,8 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
 
     The history of the tables is kept.
 
-    The command can be repeated: existing tables are brought up to date.
+    The command can be repeated: existing tables are brought up to date. The exit code is 1 if no
+    table is found, or if a table cannot be loaded.
 
     \b
     Example:
@@ -156,9 +157,11 @@ def rebuild(context: Context, roots: tuple[str, ...], dry_run: bool) -> None:
     with progress(color=context.color) as on_progress:
         report = deltasql.rebuild(place, *roots, dry_run=dry_run, on_progress=on_progress)
     context.output.rows([each.to_dict() for each in report.tables], REBUILT)
+    if not report.tables:
+        message(f"no Delta table was found below {' or '.join(roots)}")
     if not report.ok:
         message("some tables could not be loaded")
-    fail_unless(report.ok)
+    fail_unless(bool(report.tables) and report.ok)
 
 
 @click.command()

@@ -322,7 +322,7 @@ def remove_target(context: Context, table: str, name: str, dry_run: bool, yes: b
     \b
     Example:
       $ deltasql mirror targets remove sales backup --yes
-      sales is no longer published to s3://backup; the files there stay
+      sales is no longer published to s3://backup/sales; the files there stay
     """
     with context.open_table(table) as (catalog, full_name):
         known = {each.name: each.location for each in catalog.mirror.targets(full_name)}

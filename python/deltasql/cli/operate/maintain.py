@@ -65,17 +65,19 @@ def optimize(
     """
     columns = comma_separated(z_order)
     with context.open_table(table) as (catalog, name):
-        known = catalog.table(name).snapshot().schema.names if columns else ()
+        snapshot = catalog.table(name).snapshot()
         for each in columns:
-            if each.partition(".")[0] not in known:
-                require_known(each, known, f"{name} has no column")
+            if each.partition(".")[0] not in snapshot.schema.names:
+                require_known(each, snapshot.schema.names, f"{name} has no column")
+        filters = [key_and_value(each, "A partition", "COLUMN=VALUE") for each in where]
+        for column, _ in filters:
+            require_known(column, snapshot.partition_columns, f"{name} has no partition column")
         options: dict[str, Any] = {
             "target_size": target_size,
             "dry_run": dry_run,
             "engine": engine,
         }
         if where:
-            filters = [key_and_value(each, "A partition", "COLUMN=VALUE") for each in where]
             options["partition_filters"] = [(column, "=", value) for column, value in filters]
         with (
             session_for(engine),

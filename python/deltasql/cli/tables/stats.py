@@ -12,7 +12,7 @@ from deltasql.model.counts import many, size_text
 
 if TYPE_CHECKING:
     from deltasql.api.inspect.overview import Overview, TableSummary
-    from deltasql.api.inspect.stats import TableStats
+    from deltasql.api.inspect.stats import SizeBucket, TableStats
     from deltasql.cli.context import Context
 
 TABLES = (
@@ -127,7 +127,7 @@ def _show_table(context: Context, found: TableStats) -> None:
     most = max((each.files for each in found.histogram), default=0)
     shown = [
         {
-            "file_size": f"{size_text(each.low)} or more",
+            "file_size": _bucket_text(each),
             "files": count_text(each.files),
             "bytes": size_text(each.bytes),
             "share": bar_text(each.files, most),
@@ -160,6 +160,15 @@ def _show_table(context: Context, found: TableStats) -> None:
         for each in found.growth
     ]
     output.rows(days, ("day", "commits", "files", "bytes", "size"))
+
+
+def _bucket_text(bucket: SizeBucket) -> str:
+    """Return the file sizes of a row of the histogram, such as `64 KiB to 1 MiB`."""
+    if bucket.high is None:
+        return f"{size_text(bucket.low)} or more"
+    if not bucket.low:
+        return f"below {size_text(bucket.high)}"
+    return f"{size_text(bucket.low)} to {size_text(bucket.high)}"
 
 
 def count_text(count: int | None) -> str:

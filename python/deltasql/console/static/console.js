@@ -24,6 +24,9 @@ const filter = (root) => {
 };
 filter(document);
 
+// On a narrow screen, scroll the current tab into view.
+for (const tab of all(".tabs [aria-current]")) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
+
 // Submit a form when a choice changes.
 for (const input of all("[data-submit]")) input.addEventListener("change", () => input.form.requestSubmit());
 

@@ -132,5 +132,5 @@ def _verified(found: VerifyReport) -> str:
 
 def _row(each: ImportReport) -> tuple[str, ...]:
     span = "" if each.last_version is None else f"{each.first_version} to {each.last_version}"
-    counts = (each.commits, each.live_files, each.live_bytes, len(each.warnings))
+    counts = (each.commits, each.live_files, size_text(each.live_bytes), len(each.warnings))
     return (each.table or each.source, each.state, span, *(str(count) for count in counts))

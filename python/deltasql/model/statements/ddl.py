@@ -189,16 +189,17 @@ def _alter_add(reader: Reader, table: s.TableRef) -> s.Statement:
     if not (reader.accept("COLUMNS") or reader.accept("COLUMN")):
         raise reader.error("expected COLUMN, COLUMNS or CONSTRAINT")
     if reader.peek() == "(":
-        fields = reader.parenthesized(lambda: _added_column(reader))
+        added = reader.parenthesized(lambda: _added_column(reader))
     else:
-        fields = [_added_column(reader)]
+        added = [_added_column(reader)]
         while reader.accept(","):
-            fields.append(_added_column(reader))
-    return s.AddColumns(table, StructType(tuple(fields)))
+            added.append(_added_column(reader))
+    structs = tuple(outer for _, outer in added if outer)
+    return s.AddColumns(table, StructType(tuple(field for field, _ in added)), structs)
 
 
-def _added_column(reader: Reader) -> StructField:
-    """Read a column; `place.city STRING` is a field of the struct column `place`."""
+def _added_column(reader: Reader) -> tuple[StructField, tuple[str, ...]]:
+    """Read a column, and the path of its struct: that of `place.city STRING` is `place`."""
     outer: list[str] = []
     while reader.peek(1) == ".":
         outer.append(reader.identifier())
@@ -206,7 +207,7 @@ def _added_column(reader: Reader) -> StructField:
     found = read_column(reader)
     for name in reversed(outer):
         found = StructField(name, StructType((found,)))
-    return found
+    return found, tuple(outer)
 
 
 def _alter_drop(reader: Reader, table: s.TableRef) -> s.Statement:

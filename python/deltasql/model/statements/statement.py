@@ -148,6 +148,8 @@ class CreateTable(Statement):
 class AddColumns(Statement):
     table: TableRef
     columns: StructType
+    structs: tuple[tuple[str, ...], ...] = ()
+    """The paths of the structs that get a field: `(("place",),)` for `place.city STRING`."""
 
 
 @dataclass(frozen=True, slots=True)

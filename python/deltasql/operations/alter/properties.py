@@ -180,6 +180,7 @@ def _check_known(properties: Mapping[str, str]) -> None:
                 f"Error parsing property '{key}':'{value}'",
                 key=key,
                 prefix=PROPERTY_ERROR,
-                help=f"{nearest(key, list(KNOWN))}Set raise_if_not_exists=False to store a "
-                "custom property.",
+                help=f"{nearest(key, list(KNOWN))}To store a custom property, set "
+                "raise_if_not_exists=False, or run ALTER TABLE … SET TBLPROPERTIES with "
+                "`deltasql sql`.",
             )

@@ -153,6 +153,7 @@ def restore(
                 to,
                 ignore_missing_files=ignore_missing_files,
                 protocol_downgrade_allowed=protocol_downgrade_allowed,
+                or_first_version=True,
             ),
             commit_properties,
             post_commithook_properties,
