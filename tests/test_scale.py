@@ -125,11 +125,11 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "checkpoint": (16, lambda catalog: catalog.mirror.checkpoint("t0")),
     "mirror status": (3, lambda catalog: catalog.mirror.status(files=False)),
     # The newest commits of each published table are compared with their files.
-    "mirror status with files": (13, lambda catalog: catalog.mirror.status()),
+    "mirror status with files": (14, lambda catalog: catalog.mirror.status()),
     # Both look for tables that are inside, around or cloned from the folder.
     "vacuum, dry run": (18, lambda catalog: catalog.vacuum("t0", **NOW)),
     # It also reads which versions the last two records of a vacuum keep.
-    "vacuum": (48, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
+    "vacuum": (49, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
     "advice": (10, lambda catalog: catalog.inspect.advice("t0")),
 }
 

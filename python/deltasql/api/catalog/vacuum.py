@@ -84,9 +84,11 @@ def vacuum(
         find=_finder(catalog, engine, session),
         meter=meter,
     )
+    if dry_run:
+        return plan.files
     # A commit also records which versions must not expire.
     is_recorded = plan.protected() == protected_versions(catalog.store, table.table_id)
-    if dry_run or (is_recorded and not plan.sizes):
+    if is_recorded and not plan.sizes:
         return plan.files
     start = partial(_record, table, "VACUUM START", plan.parameters(), plan.metrics())
     commit(partial(start, extra=plan.kept()))
