@@ -27,7 +27,6 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
-import org.apache.spark.util.SerializableConfiguration;
 import scala.collection.Iterator;
 import scala.collection.immutable.ArraySeq;
 
@@ -36,7 +35,7 @@ final class FileWriterFactory implements DataWriterFactory {
     private static final String REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite";
 
     private final OutputWriterFactory factory;
-    private final SerializableConfiguration conf;
+    private final HadoopSettings conf;
     private final String folder;
     private final StructType schema;
     private final StructType stored;
@@ -48,7 +47,7 @@ final class FileWriterFactory implements DataWriterFactory {
 
     /** `mostRows` is the maximum rows of a file, or 0. `checks` and `numbers` may be null. */
     FileWriterFactory(
-            OutputWriterFactory factory, SerializableConfiguration conf, String folder,
+            OutputWriterFactory factory, HadoopSettings conf, String folder,
             StructType schema, StructType stored, List<String> partitionColumns,
             List<String> partitionFolders, long mostRows, RowChecks checks,
             RowNumbers numbers) {

@@ -35,7 +35,6 @@ import org.apache.spark.sql.sources.AlwaysTrue;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.SerializableConfiguration;
 
 /** An append or overwrite: executors write files, and the service commits all of them or none. */
 final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTruncate,
@@ -149,7 +148,7 @@ final class TableWrite implements WriteBuilder, SupportsOverwrite, SupportsTrunc
             boolean keepsS3 = conf.get("fs.s3.impl") != null;
             return new FileWriterFactory(
                 factory,
-                new SerializableConfiguration(job.getConfiguration()),
+                new HadoopSettings(job.getConfiguration()),
                 TableScan.hadoopUrl(folder, keepsS3),
                 schema,
                 stored,
