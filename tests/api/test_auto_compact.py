@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
-pytestmark = pytest.mark.every_database
+pytestmark = pytest.mark.two_databases
 
 ON = {"delta.autoOptimize.autoCompact": "true", "deltasql.autoCompact.minFiles": "4"}
 
@@ -219,6 +219,7 @@ def test_followed_table_is_not_compacted(catalog: Catalog, tmp_path: Path) -> No
 # Changes by users
 
 
+@pytest.mark.every_database
 def test_delete_that_began_before_the_compaction_wins(
     catalog: Catalog, outcomes: Callable[[], dict[str, float]]
 ) -> None:
@@ -281,6 +282,7 @@ def test_change_of_an_opened_table_keeps_compaction_away(catalog: Catalog, chang
     assert ids(catalog) == ([0, 2, 3] if change == "merge" else [0, 1, 2, 3])
 
 
+@pytest.mark.every_database
 def test_change_sees_a_compaction_that_committed_just_before_it(catalog: Catalog) -> None:
     filled(catalog)
     tx = catalog.begin()
@@ -387,6 +389,7 @@ def test_change_of_a_table_without_auto_compaction_writes_no_hold(catalog: Catal
 # Several processes
 
 
+@pytest.mark.every_database
 def test_two_processes_do_not_compact_one_table_at_once(catalog: Catalog) -> None:
     filled(catalog)
     others: list[int] = []

@@ -18,6 +18,7 @@ from benchmarks.scenarios.start_up import STARTS, cpu_ms
 import deltasql
 from deltasql.cli.completion import SHELLS
 from tests.cli.terminal import on_one_terminal
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql.uri import DeltaSqlUri
@@ -37,7 +38,14 @@ def uri(sqlite_uri: DeltaSqlUri, tmp_path: Path) -> str:
     return sqlite_uri.to_string()
 
 
-@pytest.mark.parametrize("name", [each.name for each in STARTS])
+@pytest.mark.parametrize(
+    "name",
+    smoke(
+        [each.name for each in STARTS],
+        [each.name for each in STARTS if each.name != "query"],
+        "like the other commands; the benchmark has all of them",
+    ),
+)
 def test_start_up_takes_little_more_than_importing_the_libraries(name: str, tmp_path: Path) -> None:
     (start,) = (each for each in STARTS if each.name == name)
     ours, imports = cpu_ms(start, tmp_path, repeats=2)

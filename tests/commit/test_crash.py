@@ -38,7 +38,7 @@ def test_killed_commit_to_two_tables_is_atomic(
     check_crash(catalog_uri, tmp_path, phase, times, tables=["t", "u"])
 
 
-@pytest.mark.two_databases
+@pytest.mark.one_database
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_create_table_is_atomic(
     catalog_uri: DeltaSqlUri, tmp_path: Path, phase: str

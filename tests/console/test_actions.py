@@ -145,7 +145,7 @@ def audited(site: Site) -> list[tuple[str, str, str | None, int | None]]:
     return [(each.user, each.action, each.table, each.version) for each in entries]
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> None:
     site.log_in()
     table = site.catalog.table("orders")

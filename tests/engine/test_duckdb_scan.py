@@ -22,7 +22,7 @@ from tests.engine.support import live_files, scanned
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables
 from tests.oracles.deletion_vectors import inline_vector
-from tests.oracles.fixed_set import SMALL
+from tests.oracles.fixed_set import CHOSEN
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create, removal
 from tests.s3 import new_bucket, options_for
@@ -55,7 +55,7 @@ def engine(lake: Catalog) -> Iterator[DuckDbEngine]:
         yield opened
 
 
-@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", CHOSEN, ids=lambda make: make.__name__)
 def test_scan_returns_the_rows_of_every_version(
     lake: Catalog, engine: DuckDbEngine, make: Callable[[Catalog], list[Written]]
 ) -> None:

@@ -119,7 +119,6 @@ def test_killed_cutover_can_be_rolled_back(
     assert read_ids(place) == [*IDS, 20]
 
 
-@pytest.mark.two_databases
 @pytest.mark.parametrize("phase", ROLLBACK)
 def test_killed_rollback_can_be_repeated(catalog_uri: DeltaSqlUri, place: Path, phase: str) -> None:
     with open_catalog(catalog_uri, mirror={"mode": "off"}) as catalog:

@@ -115,7 +115,7 @@ def test_change_data_of_imported_table_matches_deltalake(imported: ImportedCorpu
     }
 
 
-@pytest.mark.two_databases
+@pytest.mark.everything("every table of the corpus in every database")
 @pytest.mark.parametrize("backend", ["duckdb", "postgres"])
 def test_import_stores_the_same_in_every_database(
     imported: ImportedCorpus, catalog_uri: DeltaSqlUri, tmp_path: Path

@@ -64,7 +64,7 @@ def follow_or_import(catalog: Catalog, place: Path, way: str) -> None:
 BOTH = pytest.mark.parametrize("way", ["followed", "imported"])
 
 
-@pytest.mark.every_database
+@pytest.mark.two_databases
 @BOTH
 def test_sql_is_the_authority_after_cutover(catalog: Catalog, place: Path, way: str) -> None:
     follow_or_import(catalog, place, way)

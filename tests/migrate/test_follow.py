@@ -132,7 +132,6 @@ def test_follow_loads_any_operation_of_another_writer(
     assert verify_all_versions(catalog)
 
 
-@pytest.mark.every_database
 def test_log_can_be_followed_in_small_batches(catalog: Catalog, place: Path) -> None:
     reported: list[tuple[int, int]] = []
     catalog.follow(

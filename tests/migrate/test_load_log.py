@@ -27,6 +27,7 @@ from tests.migrate.small_logs import (
 )
 from tests.migrate.sources import HEAD, change_actions, checkpoint_file
 from tests.mirror.support import LOG, forget_commits_below
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ import deltasql
 
 pytestmark = pytest.mark.two_databases
 
-SEEDS = range(8)
+SEEDS = smoke(range(8), range(4), "more seeds")
 
 
 @pytest.fixture

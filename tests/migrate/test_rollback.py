@@ -205,7 +205,6 @@ def test_dry_run_reports_and_changes_nothing(catalog_uri: DeltaSqlUri, place: Pa
         assert catalog.exists(NAME)
 
 
-@pytest.mark.two_databases
 def test_repeated_cutover_and_rollback_lose_no_row(catalog: Catalog, place: Path) -> None:
     expected = list(IDS)
     for number in range(3):

@@ -19,6 +19,7 @@ from tests.mirror.published import HEAD, change_commit, forget_derived, publish_
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
 from tests.oracles.fixed_set import TABLES
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -64,7 +65,17 @@ def test_correct_data_has_no_difference(
         assert found.compared_with == ("deltalake" if checks in ("rows", True) else None)
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("many_files",)])
+@pytest.mark.parametrize(
+    "name",
+    smoke(
+        [name for name in TABLES if name != "many_files"],
+        (
+            *("typed_partitions", "primitives", "nested", "rewritten", "evolved"),
+            *("column_mapping", "deletion_vectors", "change_data"),
+        ),
+        "more kinds of tables",
+    ),
+)
 def test_every_version_of_every_table_verifies(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, name: str
 ) -> None:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.mirror.log.last_checkpoint import CheckpointInfo
 
+pytestmark = pytest.mark.two_databases
+
 EXAMPLES = {"sqlite": 25, "postgres": 10, "duckdb": 5}
 
 
@@ -66,6 +68,7 @@ def commit(catalog: Catalog, *actions: Any, table: str = "t") -> int:
     return tx.versions[table]
 
 
+@pytest.mark.every_database
 def test_checkpoint_equals_a_replay_of_all_commits(catalog: Catalog, backend: str) -> None:
     number = 0
 

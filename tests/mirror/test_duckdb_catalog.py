@@ -16,7 +16,7 @@ from tests.conftest import add_file
 from tests.mirror.duckdb_support import IDS, elsewhere, opened, view_rows
 from tests.mirror.support import open_mirrored
 from tests.oracles import tables, tables_staged
-from tests.oracles.fixed_set import SMALL
+from tests.oracles.fixed_set import CHOSEN
 from tests.oracles.foreign import stage_all_commits
 from tests.oracles.states import arrow_rows
 from tests.oracles.writing import Written, create
@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.duckdb"
 
 
-@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", CHOSEN, ids=lambda make: make.__name__)
 def test_view_has_the_rows_of_every_commit(
     lake: Catalog,
     path: Path,

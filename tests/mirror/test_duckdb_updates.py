@@ -198,6 +198,7 @@ def test_wal_of_another_writer_is_not_replayed(lake: Catalog, path: Path) -> Non
     assert elsewhere(path, "FROM t") == [(1,)]
 
 
+@pytest.mark.everything("many commits to one file")
 def test_catalog_file_does_not_grow_with_commits(lake: Catalog, path: Path) -> None:
     lake.create_table("t", IDS)
     deltasql.mirror_duckdb(lake, path)

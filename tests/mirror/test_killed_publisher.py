@@ -40,6 +40,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("point", "times"), POINTS)
 def test_another_reconciler_completes_the_log_of_a_killed_reconciler(
     catalog_uri: DeltaSqlUri, tmp_path: Path, point: str, times: int
@@ -53,6 +54,7 @@ def test_another_reconciler_completes_the_log_of_a_killed_reconciler(
         check(catalog)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("point", "times"), [("published", 3), ("recorded", 3), *POINTS[4:6]])
 def test_reconciler_completes_the_log_of_a_killed_writer(
     catalog_uri: DeltaSqlUri, tmp_path: Path, point: str, times: int

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from deltasql.model.progress import Progress
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 SCHEMA = pa.schema([("id", pa.int64())])
 FOREIGN = b'{"commitInfo":{"operation":"WRITE","engineInfo":"somebody else"}}\n'
 
@@ -308,6 +310,7 @@ def test_files_appear_in_version_order(mirrored: Catalog) -> None:
     assert seen == [[0, 1], [0, 1, 2], [0, 1, 2, 3]]
 
 
+@pytest.mark.every_database
 def test_concurrent_commits_of_threads_leave_no_gap(mirrored: Catalog) -> None:
     barrier = threading.Barrier(4)
     gaps: list[list[int]] = []

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from deltasql import Catalog
     from deltasql.uri import DeltaSqlUri
 
+pytestmark = pytest.mark.two_databases
+
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
@@ -170,6 +172,7 @@ def test_two_reconcilers_share_the_tables(quiet: Catalog) -> None:
     assert first.run_once() + second.run_once() == 40
 
 
+@pytest.mark.every_database
 def test_threads_of_reconcilers_publish_each_version_once(quiet: Catalog) -> None:
     fill(quiet, {f"t{number}": 6 for number in range(8)})
     barrier = threading.Barrier(3)

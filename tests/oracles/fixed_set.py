@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaProtocolError
 
 from tests.oracles import tables, tables_staged
 from tests.oracles.readers import Deltalake, DeltalakeArrow, DuckDb, Place, Polars, Reader
+from tests.selection import smoke
 
 if TYPE_CHECKING:
     from deltasql import Catalog
@@ -49,6 +50,12 @@ TABLES: Mapping[str, Builder] = {
 _LARGE = ("several_tables", "many_commits", "applications", "many_files")
 SMALL = [build for name, build in TABLES.items() if name not in _LARGE]
 """One small table each."""
+CHOSEN = smoke(
+    SMALL,
+    ("typed_partitions", "primitives", "nested", "rewritten", "column_mapping", "deletion_vectors"),
+    "more kinds of tables",
+    named=True,
+)
 PLAIN = [
     tables.string_partitions,
     tables.partition_names,

@@ -33,6 +33,8 @@ from deltasql.snapshot.snapshot import Snapshot, Totals, open_snapshot
 if TYPE_CHECKING:
     from deltasql.api.catalog.catalog import Catalog
 
+pytestmark = pytest.mark.two_databases
+
 SCHEMA = pa.schema([("id", pa.int64())])
 WIDER = StructType((StructField("id", "long"), StructField("name", "string")))
 TICK = timedelta(milliseconds=1)
@@ -61,6 +63,7 @@ def paths(snapshot: Snapshot) -> list[str]:
 # Selecting a version
 
 
+@pytest.mark.every_database
 def test_every_version_lists_its_own_files(catalog: Catalog, table: str) -> None:
     handle = catalog.table(table)
     listed = [paths(handle.snapshot(version)) for version in range(4)]

@@ -84,7 +84,7 @@ def ids(lake: Catalog, name: str) -> Ids:
 
 @pytest.mark.parametrize(
     "case",
-    smoke(list(CASES), ["vectors, mapping, change data"], "row ids of more tables on Spark"),
+    smoke(list(CASES), [], "row ids of more tables on Spark"),
 )
 def test_changed_rows_keep_their_ids_and_all_engines_read_the_same_ids(
     spark: SparkSession, lake: Catalog, sql: Callable[[str], list[Any]], case: str

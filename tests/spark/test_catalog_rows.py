@@ -130,6 +130,7 @@ def test_statements_change_rows_like_the_same_sql_in_python(lake: Catalog, both:
     both(MERGE)
 
 
+@pytest.mark.everything(MORE)
 def test_update_of_a_partition_column_moves_rows_and_writes_change_data(
     lake: Catalog, both: Any
 ) -> None:

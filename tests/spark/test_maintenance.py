@@ -60,7 +60,9 @@ def fill(lake: Catalog, files: int = 4, rows: int = 50) -> None:
             tx.write("t", data, partition_by="p", engine="duckdb")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "engine", smoke(ENGINES, ["duckdb"], "Spark: make test runs only a smoke test of each API")
+)
 def test_z_order_clusters_rows(spark: SparkSession, lake: Catalog, engine: str) -> None:
     fill(lake)
     with lake.begin() as tx:
@@ -279,6 +281,7 @@ def test_optimize_reports_progress_on_spark(spark: SparkSession, lake: Catalog, 
     assert reports == [(0, 2), (1, 2), (2, 2)]
 
 
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "make",

@@ -99,6 +99,7 @@ def test_columns_may_be_qualified_by_alias_or_table_name(table: DeltaTable) -> N
     assert rows(table) == [("b", 3), ("c", 6), ("d", 4)]
 
 
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_delete_accepts_sql_strings_and_columns(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     assert rows(table) == ROWS[1:]

@@ -56,6 +56,7 @@ def test_statement_gives_the_documented_rows(
     assert run_case(case, sql, str(tmp_path / "files")) == case.rows
 
 
+@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
 def test_statement_uses_views_of_spark_and_parameters(
     spark: SparkSession, sql: Callable[..., list[dict[str, Any]]]
 ) -> None:
