@@ -119,7 +119,7 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "describe": (7, lambda catalog: catalog.describe("t0")),
     "page of files": (8, lambda catalog: catalog.inspect.files("t0", limit=10)),
     "figures": (11, lambda catalog: catalog.inspect.stats("t0")),
-    # One statement checks that the versions that were read have not expired, also in a checkpoint.
+    # One statement checks that the versions that were read have not expired.
     "publish": (42, lambda catalog: catalog.mirror.publish("t0")),
     "publish nothing": (4, lambda catalog: catalog.mirror.publish("t0")),
     "checkpoint": (16, lambda catalog: catalog.mirror.checkpoint("t0")),
@@ -128,7 +128,7 @@ OPERATIONS: dict[str, tuple[int, Callable[[Catalog], object]]] = {
     "mirror status with files": (14, lambda catalog: catalog.mirror.status()),
     # Both look for tables that are inside, around or cloned from the folder.
     "vacuum, dry run": (18, lambda catalog: catalog.vacuum("t0", **NOW)),
-    # It also reads which versions the last two records of a vacuum keep.
+    # Two of the statements read the kept versions from the last VACUUM START and VACUUM END.
     "vacuum": (49, lambda catalog: catalog.vacuum("t0", dry_run=False, **NOW)),
     "advice": (10, lambda catalog: catalog.inspect.advice("t0")),
 }

@@ -267,7 +267,9 @@ EXPECTED = {"update": [0, 2, 3, 9], "overwrite": [7], "replace": []}
 
 @pytest.mark.one_database
 @pytest.mark.parametrize("change", ["merge", "enable row tracking"])
-def test_change_of_an_opened_table_keeps_compaction_away(catalog: Catalog, change: str) -> None:
+def test_auto_compaction_gives_up_during_a_change_of_an_opened_table(
+    catalog: Catalog, change: str
+) -> None:
     filled(catalog)
     opened = deltasql.DeltaTable(catalog.uri.with_table("t").to_string())
     rounds: list[int] = []

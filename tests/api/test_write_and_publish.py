@@ -52,7 +52,7 @@ def test_polars_reads_the_mirror(location: str) -> None:
     assert polars.read_delta(location, version=0).sort("id")["name"].to_list() == ["a", None, "c d"]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_pyspark_reads_the_files_of_the_snapshot(location: str, spark: object) -> None:
     table = deltalake.DeltaTable(location, version=1)
     frame = spark.read.parquet(*table.file_uris())  # type: ignore[attr-defined]

@@ -226,7 +226,7 @@ def test_verify_finds_damaged_data_files(run_sqlite: Run, sales: Path) -> None:
     )
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_spark_engine_imports_and_verifies(
     run_sqlite: Run, sales: Path, spark: SparkSession
 ) -> None:

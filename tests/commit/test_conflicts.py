@@ -223,7 +223,7 @@ def test_change_of_one_file_succeeds_after_a_compaction_of_others_that_it_read(
 
 
 @pytest.mark.parametrize("moves", [1, 2])
-def test_delete_of_rows_that_a_compaction_moved_conflicts_with_their_read(
+def test_delete_of_compacted_rows_conflicts_with_a_transaction_that_read_them(
     table: Catalog, moves: int
 ) -> None:
     """The delete conflicts without the compaction, too: it removes rows that we read."""

@@ -157,7 +157,7 @@ def test_import_keeps_every_commit_field_and_the_log_bytes(
     assert_nothing_lost(imported, name)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_commit_timestamps_match_delta_spark(imported: ImportedCorpus, small: SparkSession) -> None:
     source, table = imported.table("in_commit_timestamps")
     found = {row.version: row.committed_at_ms for row in table.history()}

@@ -150,7 +150,7 @@ def _blob(catalog: Catalog, key: bytes) -> str:
     return kinds.get(catalog.store.dialect.name, f"'\\x{text}'::bytea")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_delta_spark_agrees_on_path_forms(
     spark: SparkSession, sqlite_uri: DeltaSqlUri, made: HandwrittenTable, tmp_path: Path
 ) -> None:

@@ -97,7 +97,7 @@ def test_rollback_loses_no_acknowledged_write(catalog: Catalog, place: Path) -> 
     assert read_ids(place) == sorted([*IDS, 11, *acknowledged, 9999])
 
 
-def test_first_commit_of_a_process_after_a_rollback_says_that_the_table_is_gone(
+def test_first_commit_of_a_process_raises_table_changed_after_rollback_to_the_log(
     catalog: Catalog, place: Path
 ) -> None:
     cut_over(catalog, place)

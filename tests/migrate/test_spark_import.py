@@ -66,7 +66,7 @@ def rows_of(
     ]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("seed", range(3))
 def test_commits_parsed_on_spark_give_the_same_rows(
     catalogs: tuple[Catalog, Catalog],
@@ -83,7 +83,7 @@ def test_commits_parsed_on_spark_give_the_same_rows(
     assert there == here
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_checkpoint_read_on_spark_gives_the_same_rows(
     catalogs: tuple[Catalog, Catalog], spark: SparkSession, tmp_path: Path
 ) -> None:

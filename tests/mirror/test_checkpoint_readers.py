@@ -139,7 +139,7 @@ def test_spark_skips_files_by_typed_statistics(typed_statistics: str, spark: Spa
     assert len({row[0] for row in frame.selectExpr("_metadata.file_path").collect()}) == 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_spark_accepts_our_checksums_and_rejects_wrong_ones(
     lake: Catalog, spark: SparkSession
 ) -> None:

@@ -230,7 +230,7 @@ def test_repair_releases_a_quarantined_mirror(published: Catalog) -> None:
     assert deltalake.DeltaTable(location).version() == HEAD + 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_readers_ignore_files_that_a_repair_moved_away(
     published: Catalog, spark: SparkSession
 ) -> None:

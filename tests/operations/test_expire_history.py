@@ -287,7 +287,7 @@ def test_changes_that_are_read_during_an_expiry_raise_an_error(
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_expired_changes_from_version_0_are_not_skipped(
+def test_change_feed_that_starts_at_expired_version_0_raises(
     catalog: Catalog, clock: Clock, mode: str
 ) -> None:
     filled(catalog, 4)

@@ -130,7 +130,7 @@ def test_compaction_of_an_invalid_version_range_is_rejected(lake: Catalog) -> No
         table.compact_logs(-1, 3)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_spark_reads_a_compacted_log(
     sqlite_uri: DeltaSqlUri, tmp_path: Path, spark: SparkSession
 ) -> None:

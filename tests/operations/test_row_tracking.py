@@ -151,7 +151,7 @@ def test_append_that_was_staged_before_enabling_is_a_conflict(lake: Catalog) -> 
 def test_enabling_conflicts_with_files_that_were_added_since_its_snapshot(
     lake: Catalog, winner: str
 ) -> None:
-    """Such a file would have no row ids, or rows of a compacted file would be there twice."""
+    """Such a file would have no row ids, or the table would have compacted rows twice."""
     lake.create_table("t", rows().schema)
     for each in (1, 2):
         with lake.begin() as tx:

@@ -180,7 +180,7 @@ def test_inserts_and_merges_copy_variants_from_queries_and_data(lake: Catalog) -
     assert rows_of(lake) == rows + nulls
 
 
-def test_value_that_does_not_fit_is_null_beside_a_variant_if_casts_are_safe(lake: Catalog) -> None:
+def test_safe_cast_stores_null_in_a_table_with_a_variant(lake: Catalog) -> None:
     lake.sql(f"CREATE TABLE t ({COLUMNS})")
     lake.sql("INSERT INTO t VALUES (1, NULL, NULL, NULL)")
     with lake.begin() as tx:

@@ -216,7 +216,7 @@ def on_spark(spark: SparkSession, catalog: Catalog, name: str = "t") -> list[dic
     return [each.asDict(recursive=True) for each in found.orderBy("id").collect()]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_spark_reads_and_changes_void_columns(
     spark: SparkSession, lake: Catalog, made: HandwrittenTable
 ) -> None:

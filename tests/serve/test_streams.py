@@ -191,7 +191,7 @@ def test_batch_that_replaces_all_rows_replaces_the_latest_version(
     assert ids(lake) == [11]
 
 
-def test_batch_that_replaces_all_rows_keeps_auto_compaction_away(
+def test_auto_compaction_gives_up_during_a_batch_that_replaces_all_rows(
     lake: Catalog, client: Client
 ) -> None:
     lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')")

@@ -93,7 +93,7 @@ MISFITS = {
 }
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_rows_with_another_schema_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         frame = spark.sql(MISFITS[name])
@@ -109,7 +109,7 @@ ODDITIES = {
 }
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_no_table_is_created_for_unsupported_columns(spark: SparkSession, lake: Catalog) -> None:
     def check(name: str) -> None:
         with pytest.raises(TxnLogError, match="Help: "):
@@ -142,7 +142,7 @@ def test_rows_with_invalid_values_are_rejected(spark: SparkSession, lake: Catalo
     check_each(BROKEN, check)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_merge_source_with_duplicate_keys_is_ambiguous(spark: SparkSession, lake: Catalog) -> None:
     source = sales(spark, 1, 2).unionAll(sales(spark, 1, 2))
 
@@ -153,7 +153,7 @@ def test_merge_source_with_duplicate_keys_is_ambiguous(spark: SparkSession, lake
     assert_fails(lake, MergeAmbiguityError, merge)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_unknown_column_is_named_in_the_error(spark: SparkSession, lake: Catalog) -> None:
     source = spark.range(1)
     for act in (
@@ -165,7 +165,7 @@ def test_unknown_column_is_named_in_the_error(spark: SparkSession, lake: Catalog
         assert "idd" in str(assert_fails(lake, TxnLogError, act))
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_frame_of_another_session_is_rejected(spark: SparkSession, lake: Catalog) -> None:
     other = sales(spark.newSession(), 5, 6)
 
@@ -219,7 +219,7 @@ def test_failed_task_leaves_no_files(
     assert lake.table("sales").snapshot().version == before[0] + 1  # type: ignore[operator]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_files_are_deleted_when_the_database_fails_before_commit(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:
@@ -246,7 +246,7 @@ def test_files_are_deleted_when_the_database_fails_before_commit(
         assert {str(path.relative_to(root)) for path in root.rglob("*.parquet")} == live
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_write_leaves_no_files_when_the_database_failed_before_the_write(
     spark: SparkSession, postgres_uri: DeltaSqlUri, tmp_path: Path
 ) -> None:

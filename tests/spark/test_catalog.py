@@ -289,7 +289,7 @@ def test_error_for_a_too_large_request_names_the_limit(
         spark.sql(f"CALL {name}.system.detail('{'x' * 1000}')")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_catalog_starts_a_service_of_its_own(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", pa.table({"id": [1, 2]}))

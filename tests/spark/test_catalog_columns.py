@@ -57,7 +57,7 @@ def test_statements_fill_defaults_and_identity_columns(
         sql("ALTER TABLE lake.default.t ADD COLUMNS (x INT DEFAULT 3)")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("vectors", [pytest.param("false", marks=MORE), "true"])
 def test_explicit_values_for_generated_always_columns_are_refused(
     lake: Catalog, sql: Callable[[str], list[Any]], vectors: str

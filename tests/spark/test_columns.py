@@ -47,7 +47,7 @@ def test_connect_struct_members_keep_quoted_names() -> None:
     assert expression_sql(members, ColumnContext()) == text
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_interval_literals_keep_microseconds(spark: SparkSession) -> None:
     lengths = [
         timedelta(microseconds=1),

@@ -114,7 +114,7 @@ def test_filters_skip_files_and_lose_no_rows(spark: SparkSession, lake: Catalog,
             assert files_read(found) == files, condition
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_filters_on_renamed_columns_use_physical_names(spark: SparkSession, lake: Catalog) -> None:
     from tests.oracles import tables_staged
 
@@ -144,7 +144,7 @@ def test_frame_keeps_its_version_after_a_refresh(spark: SparkSession, lake: Cata
     frame.unpersist()
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_reads_of_tables_with_equal_schemas_stay_separate(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -157,7 +157,7 @@ def test_reads_of_tables_with_equal_schemas_stay_separate(
     assert joined.count() == 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_py4j_calls_do_not_grow_with_partitions(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +185,7 @@ def test_py4j_calls_do_not_grow_with_partitions(
     assert needed[1] == needed[2]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_long_file_list_reaches_the_jvm_complete(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +218,7 @@ def test_long_file_list_reaches_the_jvm_complete(
     assert set(frame_of(spark, written).inputFiles()) == listed
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_filters_on_partition_columns_of_every_type_skip_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -260,7 +260,7 @@ def test_filters_on_partition_columns_of_every_type_skip_files(
         assert frame.where(f"{name} IS NULL").collect()[0]["id"] == 2, name
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_filters_on_hidden_metadata_columns_do_not_use_table_columns(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -284,7 +284,7 @@ def test_filters_on_hidden_metadata_columns_do_not_use_table_columns(
     assert files_read(frame.where("file_size = -1")) == 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_query_succeeds_when_data_skipping_fails(
     spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -306,7 +306,7 @@ def test_query_succeeds_when_data_skipping_fails(
     assert "no way to" in caplog.text
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -337,7 +337,7 @@ def test_without_a_compiler_files_are_listed_by_name(
     assert caplog.text.count("Spark gets the files by name") == 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_file_list_is_sent_through_py4j_without_a_shared_folder(
     spark: SparkSession,
@@ -374,7 +374,7 @@ def test_names_that_need_encoding_are_detected(name: str) -> None:
     assert spark_index._need_no_encoding(pa.array([name, *plain])[1:])
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_encoding_a_thousand_names_reads_the_session_settings_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

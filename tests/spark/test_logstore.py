@@ -72,7 +72,7 @@ def assert_published(lake: Catalog) -> None:
     assert report.log_version == report.sql_version == lake.table("t").version()
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_append_of_delta_spark_is_a_commit_of_the_database(
     spark: SparkSession, lake: Catalog, path: str
 ) -> None:

@@ -61,7 +61,7 @@ def fill(lake: Catalog, files: int = 4, rows: int = 50) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", smoke(ENGINES, ["duckdb"], "Spark: make test runs only a smoke test of each API")
+    "engine", smoke(ENGINES, ["duckdb"], "Spark, beyond a smoke test of each API")
 )
 def test_z_order_clusters_rows(spark: SparkSession, lake: Catalog, engine: str) -> None:
     fill(lake)
@@ -80,7 +80,7 @@ def test_z_order_clusters_rows(spark: SparkSession, lake: Catalog, engine: str) 
         assert sum(low) < sum(high)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ranks_follow_the_order_of_values_of_every_type(spark: SparkSession, engine: str) -> None:
     timestamps = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(600)]
@@ -113,7 +113,7 @@ def test_ranks_follow_the_order_of_values_of_every_type(spark: SparkSession, eng
         ), name
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_samples_of_long_values_are_truncated(spark: SparkSession) -> None:
     text = "lpad(CAST(id AS STRING), 5, '0') || repeat('x', 5000)"
     frame = spark.range(0, 500, 1, 2).selectExpr(
@@ -130,7 +130,7 @@ def test_samples_of_long_values_are_truncated(spark: SparkSession) -> None:
         assert set(ranks) == set(range(16))
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_z_order_on_spark_distributes_rows_over_tasks(spark: SparkSession, lake: Catalog) -> None:
     with SparkEngine(lake.config, spark) as engine:
         rows = engine.rows(spark.range(0, 100_000, 1, 4).selectExpr("id", "hash(id) AS h"))
@@ -189,7 +189,7 @@ def table_with_many_folders(lake: Catalog) -> Path:
     return root
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_full_vacuum_lists_the_same_files_on_executors_and_driver(
     spark: SparkSession, lake: Catalog, table_with_many_folders: Path
 ) -> None:
@@ -206,7 +206,7 @@ def test_full_vacuum_lists_the_same_files_on_executors_and_driver(
     assert [each.done for each in reports] == sorted(each.done for each in reports)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_vacuum_on_executors_deletes_files_and_reports_progress(
     spark: SparkSession, lake: Catalog, table_with_many_folders: Path
 ) -> None:
@@ -227,7 +227,7 @@ def test_vacuum_on_executors_deletes_files_and_reports_progress(
     assert reports[-1].done == 43
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_driver_lists_files_when_executors_cannot(
     spark: SparkSession,
     lake: Catalog,
@@ -245,7 +245,7 @@ def test_driver_lists_files_when_executors_cannot(
     assert "the folder is listed by the driver" in caplog.text
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_optimize_stopped_in_its_progress_callback_leaves_no_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -263,7 +263,7 @@ def test_optimize_stopped_in_its_progress_callback_leaves_no_files(
     assert {*root.rglob("*.parquet")} == before
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     "kind", smoke(["compaction", "z-order"], ["compaction"], "a z-order on Spark once more")
 )
@@ -281,7 +281,7 @@ def test_optimize_reports_progress_on_spark(spark: SparkSession, lake: Catalog, 
     assert reports == [(0, 2), (1, 2), (2, 2)]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "make",

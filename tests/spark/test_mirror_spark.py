@@ -71,7 +71,7 @@ def test_only_requested_tables_become_views(spark: SparkSession, lake: Catalog) 
     spark.catalog.dropTempView("two")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_tables_with_the_same_view_name_are_rejected(spark: SparkSession, lake: Catalog) -> None:
     for name in ("crm.sales", "crm__Sales"):
         lake.create_table(name, IDS)
@@ -79,7 +79,7 @@ def test_tables_with_the_same_view_name_are_rejected(spark: SparkSession, lake: 
         mirror_spark(spark, lake, using_delta=False)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_views_reject_a_database(spark: SparkSession, lake: Catalog) -> None:
     with pytest.raises(TxnLogConfigError, match="cannot be in the database 'x'"):
         mirror_spark(spark, lake, database="x", using_delta=False)
@@ -139,7 +139,7 @@ def test_delta_spark_cannot_write_through_a_mirrored_name(
     spark.sql("DROP DATABASE guarded CASCADE")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_table_name_that_spark_does_not_support_is_rejected(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -148,7 +148,7 @@ def test_table_name_that_spark_does_not_support_is_rejected(
         mirror_spark(spark, lake)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_existing_spark_table_with_the_same_name_is_rejected(
     spark: SparkSession, lake: Catalog
 ) -> None:

@@ -62,7 +62,7 @@ def test_delta_spark_rejects_the_published_table(
         spark.read.format("delta").load(lake.table("t").location).collect()
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_data_source_rejects_nanosecond_columns(spark: SparkSession, uri: str) -> None:
     register(spark)
     with pytest.raises(Exception, match=r"nanoseconds.*Spark"):

@@ -94,7 +94,7 @@ def test_statements_that_would_not_change_the_catalog_are_rejected(
     spark.sql("DROP TABLE j_kept")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("mode", ["error", "append", "overwrite", "ignore"])
 def test_save_as_table_with_the_format_creates_no_table_if_delta_spark_is_configured(
     spark: SparkSession, lake: Catalog, mode: str
@@ -110,7 +110,7 @@ def test_save_as_table_with_the_format_creates_no_table_if_delta_spark_is_config
     assert lake.table("j_kept").version() == 0
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_data_source_keeps_values_with_unusual_session_settings(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -133,7 +133,7 @@ def test_data_source_keeps_values_with_unusual_session_settings(
             assert arrow_rows(found) == written.states[-1]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_data_source_supports_append_overwrite_and_options(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -169,7 +169,7 @@ def test_format_can_be_registered_in_two_sessions(spark: SparkSession, lake: Cat
         assert session.range(1).count() == 1  # the session is active from now on
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_sessions_have_their_own_catalogs(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -184,7 +184,7 @@ def test_sessions_have_their_own_catalogs(
             assert session.read.format("deltasql").load("t").count() == number
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.register(spark, lake, views=False)
     lake.create_table("t", pa.schema([("id", pa.int64())]))
@@ -194,7 +194,7 @@ def test_failed_task_commits_nothing(spark: SparkSession, lake: Catalog) -> None
     assert lake.table("t").version() == 0
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_reads_of_a_missing_catalog_raise_and_create_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -54,7 +54,7 @@ def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_shape, "_ROW_GROUP", GROUP)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.usefixtures("_small_row_groups")
 def test_every_reader_returns_the_rows_of_rewritten_files(
     spark: SparkSession, lake: Catalog

@@ -43,7 +43,7 @@ def ids(rows: Iterable[object]) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in rows), key=str)  # type: ignore[call-overload]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_table_in_s3_is_written_changed_read_and_vacuumed(
     spark: SparkSession, lake: Catalog, s3_options: dict[str, str]
 ) -> None:
@@ -84,7 +84,7 @@ def test_table_in_s3_is_written_changed_read_and_vacuumed(
     assert lake.store.intents_before(2**60) == []
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_location_may_start_with_s3a(
     spark: SparkSession,
     sqlite_uri: DeltaSqlUri,
@@ -105,7 +105,7 @@ def test_location_may_start_with_s3a(
         assert DeltaTable.forPath(spark, spelled).toDF().count() == 5
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_bucket_credentials_of_the_session_are_kept(
     spark: SparkSession, lake: Catalog, s3_location: str
 ) -> None:
@@ -128,7 +128,7 @@ def test_bucket_credentials_of_the_session_are_kept(
     assert f"{bucket}.access.key" in options
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_different_credentials_for_a_bucket_are_logged_once(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -76,7 +76,7 @@ def test_deltalake_returns_the_same_rows(spark: SparkSession, lake: Catalog) -> 
     assert rows(spark, written) == arrow_rows(stock)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     "make",
     smoke(
@@ -123,7 +123,7 @@ def test_imported_delta_spark_table_reads_the_same_as_in_delta_spark(
     assert texts[0].exceptAll(texts[1]).count() == texts[1].exceptAll(texts[0]).count() == 0
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_added_columns_and_fields_are_null_in_older_files(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -139,7 +139,7 @@ def _struct(*names: str) -> pa.DataType:
     return pa.struct([(name, pa.string()) for name in names])
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_old_timestamps_are_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
     written = create(lake, "timestamps", schema)
@@ -190,7 +190,7 @@ def test_read_accepts_versions_timestamps_columns_and_predicates(
         deltasql.spark.read(spark, lake.uri)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_timestamp_in_a_predicate_is_utc_in_any_session(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", pa.schema([("at", pa.timestamp("us", "UTC"))]))
     for hour in (0, 6, 12, 18):
@@ -217,7 +217,7 @@ def test_predicate_skips_files(spark: SparkSession, lake: Catalog) -> None:
 # Which files
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_file_names_are_not_glob_patterns(spark: SparkSession, lake: Catalog) -> None:
     written = create(
         lake, "stars", pa.schema([("id", pa.int64()), ("p", pa.int64())]), partition_by=["p"]
@@ -238,7 +238,7 @@ def test_file_names_are_not_glob_patterns(spark: SparkSession, lake: Catalog) ->
     assert rows(spark, written) == written.states[-1]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("name", ["_x.parquet", ".x.parquet", "d/_x.parquet"])
 def test_file_names_that_spark_hides_are_read(
     spark: SparkSession, lake: Catalog, name: str
@@ -250,7 +250,7 @@ def test_file_names_that_spark_hides_are_read(
         listed_by_name(spark, written)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_file_name_that_hadoop_cannot_open_is_rejected(spark: SparkSession, lake: Catalog) -> None:
     written = create(lake, "t", IDS)
     written.stage([written.file(pa.table({"id": [1]}), name="a:b.parquet")], [{"id": 1}])
@@ -268,7 +268,7 @@ def listed_by_name(spark: SparkSession, written: Written) -> Rows:
     return arrow_rows(engine.scan(spark, files).toArrow())
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     "make", smoke(SMALL, ("typed_partitions",), BEYOND, named=True), ids=lambda make: make.__name__
 )

@@ -65,7 +65,7 @@ def test_table_is_found_by_name_and_path(
     assert not DeltaTable.isDeltaTable(spark, "none")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_missing_table_raises_the_error_of_delta_spark(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -81,7 +81,7 @@ def test_missing_table_raises_the_error_of_delta_spark(
         DeltaTable.forPath(spark, 1)  # type: ignore[arg-type]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_alias_qualifies_columns(table: DeltaTable) -> None:
     found = table.alias("x").toDF().select("x.key", "x.value")
     assert sorted(tuple(row) for row in found.collect()) == ROWS
@@ -91,7 +91,7 @@ def test_alias_qualifies_columns(table: DeltaTable) -> None:
 # Delete and update
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_columns_may_be_qualified_by_alias_or_table_name(table: DeltaTable) -> None:
     table.alias("x").delete("x.key = 'a' OR X.value = 9")
     table.alias("x").update(F.col("x.key") == "b", {"x.value": F.col("x.value") + 1})
@@ -99,7 +99,7 @@ def test_columns_may_be_qualified_by_alias_or_table_name(table: DeltaTable) -> N
     assert rows(table) == [("b", 3), ("c", 6), ("d", 4)]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_delete_accepts_sql_strings_and_columns(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     assert rows(table) == ROWS[1:]
@@ -164,7 +164,7 @@ BAD_CALLS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_invalid_calls_raise_the_error_types_of_delta_spark(table: DeltaTable) -> None:
     version = table.history(1).first()["version"]  # type: ignore[index]
 
@@ -180,7 +180,7 @@ def test_invalid_calls_raise_the_error_types_of_delta_spark(table: DeltaTable) -
 # Maintenance
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_history_and_detail_have_the_columns_of_delta_spark(
     spark: SparkSession, table: DeltaTable, tmp_path: Path
 ) -> None:
@@ -203,7 +203,7 @@ def test_history_and_detail_have_the_columns_of_delta_spark(
     assert table.history(0).collect() == []
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_optimize_returns_the_metrics_of_delta_spark(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -242,7 +242,7 @@ def test_optimize_returns_the_metrics_of_delta_spark(
     assert sorted(tuple(row) for row in many.toDF().collect()) == sorted(ROWS * 2)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_table_is_restored_to_a_version_and_to_a_timestamp(table: DeltaTable) -> None:
     table.delete("key = 'a'")
     table.delete("key = 'b'")
@@ -255,7 +255,7 @@ def test_table_is_restored_to_a_version_and_to_a_timestamp(table: DeltaTable) ->
     assert table.history(1).first()["operation"] == "RESTORE"  # type: ignore[index]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_vacuum_deletes_files_that_no_version_needs(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
@@ -277,7 +277,7 @@ def test_vacuum_deletes_files_that_no_version_needs(
     assert rows(table) == ROWS[1:]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_manifest_protocol_and_feature_methods_change_the_table(
     lake: Catalog, table: DeltaTable
 ) -> None:
@@ -344,7 +344,7 @@ def test_builder_creates_a_table_with_all_column_options(
     assert made.toDF().schema["a"].nullable is False
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_partition_columns_keep_not_null(spark: SparkSession, lake: Catalog) -> None:
     made = (
         DeltaTable.create(spark)
@@ -368,7 +368,7 @@ def test_partition_columns_keep_not_null(spark: SparkSession, lake: Catalog) -> 
     assert made.detail().first()["properties"]["owner"] == "me"  # type: ignore[index]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_table_names_are_case_insensitive_unless_configured(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
@@ -431,7 +431,7 @@ BAD_BUILDS: list[tuple[Callable[[Any], Any], type[Exception]]] = [
 ]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_builders_reject_invalid_arguments(spark: SparkSession, lake: Catalog) -> None:
     def check(numbered: tuple[int, tuple[Callable[[Any], Any], type[Exception]]]) -> None:
         call, kind = numbered[1]
@@ -451,7 +451,7 @@ def test_ambiguous_merge_is_rejected(table: DeltaTable, spark: SparkSession) -> 
 # Copies
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_shallow_and_deep_clones_are_independent_tables(
     spark: SparkSession, lake: Catalog, table: DeltaTable
 ) -> None:
@@ -473,7 +473,7 @@ def test_shallow_and_deep_clones_are_independent_tables(
     assert sorted(tuple(row) for row in again.collect()) == [ROWS[0], *ROWS[2:]]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_convert_to_delta_converts_parquet_files(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

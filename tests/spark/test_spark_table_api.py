@@ -155,7 +155,7 @@ def test_every_method_on_a_dropped_table_raises_sparks_error(
         assert caught.value.getCondition() == "DELTA_MISSING_DELTA_TABLE", number
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_clustered_table_is_clustered_for_delta_spark(spark: SparkSession, lake: Catalog) -> None:
     set_catalog(spark, lake)
     builder = tables.DeltaTable.create(spark).tableName("c").addColumn("id", "bigint")

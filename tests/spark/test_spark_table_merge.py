@@ -62,7 +62,7 @@ def test_merge_clauses_apply_in_order(table: DeltaTable, source: DataFrame) -> N
     assert "predicate" in commit["operationParameters"]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_aliases_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:
     named = source.toDF("key", "value").alias("s")
     (
@@ -75,7 +75,7 @@ def test_aliases_distinguish_target_and_source(table: DeltaTable, source: DataFr
     assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", -5)]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_frame_columns_distinguish_target_and_source(table: DeltaTable, source: DataFrame) -> None:
     other = source.toDF("key", "value")
     mine = table.toDF()
@@ -88,14 +88,14 @@ def test_frame_columns_distinguish_target_and_source(table: DeltaTable, source: 
     assert rows(table) == [("a", 0), ("b", 2), ("c", 3), ("d", 4), ("e", None), ("f", None)]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_update_all_matches_columns_by_name(spark: SparkSession, table: DeltaTable) -> None:
     source = spark.sql("SELECT 9 AS VALUE, 'x' AS extra, 'a' AS Key")
     table.merge(source.alias("s"), "t.key = s.key").whenMatchedUpdateAll().execute()
     assert rows(table) == [("a", 9), ("b", 2), ("c", 3), ("d", 4)]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_merge_with_schema_evolution_adds_source_columns(
     spark: SparkSession, table: DeltaTable
 ) -> None:
@@ -119,7 +119,7 @@ NO_MERGES: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_invalid_merges_are_rejected(table: DeltaTable, source: DataFrame) -> None:
     def check(case: tuple[Callable[[Any], Any], str]) -> None:
         add, message = case
@@ -159,7 +159,7 @@ WRONG: list[tuple[Callable[[Any, Any], Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_invalid_merge_arguments_are_named_in_the_error(
     table: DeltaTable, source: DataFrame
 ) -> None:
@@ -191,7 +191,7 @@ EXPRESSIONS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     "name",
     smoke(EXPRESSIONS, ("case", "struct", "lambda", "text"), "more of Spark's expressions"),
@@ -203,7 +203,7 @@ def test_column_expressions_evaluate_as_in_spark(table: DeltaTable, name: str) -
     assert rows(table) == sorted((tuple(row) for row in before), key=str)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_literals_keep_their_types(spark: SparkSession, lake: Catalog) -> None:
     import datetime as dt
     import decimal

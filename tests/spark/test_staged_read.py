@@ -59,7 +59,7 @@ def test_frames_of_a_transaction_share_one_snapshot(
             assert a.join(b, "id", "full").collect() == [(1,)]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_filters_mean_the_same_with_and_without_a_transaction(
     spark: SparkSession, sqlite_uri: DeltaSqlUri
 ) -> None:

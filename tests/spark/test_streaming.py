@@ -49,7 +49,7 @@ def test_repeated_batch_is_skipped_in_every_table(spark: SparkSession, lake: Cat
     assert len(groups) == 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_batch_function_may_write_different_tables_per_batch(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -95,7 +95,7 @@ def test_same_batch_of_two_drivers_is_committed_once(spark: SparkSession, lake: 
     assert lake.table("t").version() == 1
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_streams_with_different_app_ids_are_independent(spark: SparkSession, lake: Catalog) -> None:
     for name in ("one", "two"):
         deltasql.spark.stream_writer("t", app_id=name, catalog=lake)(spark.range(1), 5)
@@ -205,7 +205,7 @@ def _run_once(
     assert query.awaitTermination(120)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_streaming_query_continues_after_restarts(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -228,7 +228,7 @@ def test_streaming_query_continues_after_restarts(
     assert lake.table("all").version() == 2
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_restarted_query_continues_at_its_checkpoint(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

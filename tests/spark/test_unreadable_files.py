@@ -51,7 +51,7 @@ def check_named(read: Callable[[], object], kind: type[TxnLogError], *texts: str
         assert text in str(failure.value), str(failure.value)
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_read_error_names_the_unreadable_file_or_column(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:

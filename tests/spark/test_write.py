@@ -59,7 +59,7 @@ def files_of(lake: Catalog, name: str) -> list[Path]:
     return [path.relative_to(root) for path in found if "_delta_log" not in path.parts]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     "make",
     smoke(PLAIN, ("typed_partitions", "nested"), "more kinds of tables", named=True),
@@ -95,7 +95,7 @@ def test_transaction_accepts_spark_and_arrow_frames(spark: SparkSession, lake: C
     assert ids(spark, lake, "stock") == [7]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_predicates_use_the_escapes_and_formats_of_spark(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -186,7 +186,7 @@ def test_files_of_a_conflicting_write_are_deleted(spark: SparkSession, lake: Cat
     assert ids(spark, lake, "t") == [7]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_intent_for_the_folder_of_a_spark_write_is_recorded_first(
     spark: SparkSession, lake: Catalog
 ) -> None:
@@ -202,7 +202,7 @@ def test_intent_for_the_folder_of_a_spark_write_is_recorded_first(
     assert not [path for path in Path(folder).rglob("*") if path.is_file()]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("folder", ["_temporary/0/_temporary/attempt_late", "__magic_job-1/late"])
 def test_files_of_a_late_task_attempt_are_not_part_of_the_table(
     spark: SparkSession, lake: Catalog, folder: str
@@ -234,7 +234,7 @@ def test_files_of_a_late_task_attempt_are_not_part_of_the_table(
     assert lake.store.intents_before(2**60) == []
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_second_session_in_a_transaction_is_rejected(spark: SparkSession, lake: Catalog) -> None:
     with lake.begin() as tx:
         tx.write("t", spark.range(1))
@@ -242,7 +242,7 @@ def test_second_session_in_a_transaction_is_rejected(spark: SparkSession, lake: 
             tx.write("t", spark.newSession().range(1))
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_invalid_spark_writes_raise_clear_errors(spark: SparkSession, lake: Catalog) -> None:
     with pytest.raises(TxnLogEngineError, match="expected a Spark DataFrame, got Table"):
         deltasql.spark.write(pa.table({"id": [1]}), uri(lake, "t"))  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ def test_spark_writes_enforce_constraints(spark: SparkSession, lake: Catalog) ->
     assert ids(spark, lake, "t") == [0, 1, 2]
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_nondeterministic_rows_are_computed_once(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(1000).selectExpr("id", "rand() AS r")
     deltasql.spark.write(frame, uri(lake, "t"))
@@ -273,7 +273,7 @@ def test_nondeterministic_rows_are_computed_once(spark: SparkSession, lake: Cata
     assert found.count() == found.select("id").distinct().count() == 1000
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_small_write_takes_one_job_and_one_file(spark: SparkSession, lake: Catalog) -> None:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "id % 2 AS p")
     deltasql.spark.write(frame, uri(lake, "t"), partition_by="p")
@@ -293,13 +293,13 @@ def test_small_write_takes_one_job_and_one_file(spark: SparkSession, lake: Catal
     assert len(ids(spark, lake, "t")) == 150
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_repartitioned_frame_keeps_its_partitions(spark: SparkSession, lake: Catalog) -> None:
     deltasql.spark.write(spark.range(100).repartitionByRange(3, "id"), uri(lake, "t"))
     assert len(lake.table("t").snapshot().files()) == 3
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_failing_rows_are_not_computed_twice(
     spark: SparkSession, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -316,7 +316,7 @@ def test_failing_rows_are_not_computed_twice(
     assert (tmp_path / "runs").read_text() == "x"
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_rows_too_large_for_the_driver_are_written_by_executors(
     spark: SparkSession, lake: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -334,7 +334,7 @@ def test_rows_too_large_for_the_driver_are_written_by_executors(
     assert ids(spark, lake, "t") == list(range(900))
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize(
     ("value", "rows", "files"),
     [
@@ -354,7 +354,7 @@ def test_values_of_unbounded_size_are_written_by_executors(
     assert len(lake.table("t").snapshot().files()) == files
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 @pytest.mark.parametrize("most", [3_000, 0], ids=["driver", "executors"])
 def test_file_statistics_cover_all_row_groups(
     spark: SparkSession, lake: Catalog, monkeypatch: pytest.MonkeyPatch, most: int
@@ -399,7 +399,7 @@ def test_file_statistics_cover_all_row_groups(
         assert deltasql.spark.read(spark, place).where(condition).count() == count
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_compaction_on_spark_writes_one_file_per_partition(
     spark: SparkSession, lake: Catalog
 ) -> None:

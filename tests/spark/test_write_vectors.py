@@ -52,7 +52,7 @@ def table_rows(catalog: Catalog) -> Any:
     return arrow_rows(pa.Table.from_pylist(sorted_rows(catalog)))
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_spark_engine_writes_vectors_that_delta_spark_reads(
     spark: SparkSession, catalog: Catalog
 ) -> None:

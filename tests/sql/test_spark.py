@@ -56,7 +56,7 @@ def test_statement_gives_the_documented_rows(
     assert run_case(case, sql, str(tmp_path / "files")) == case.rows
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_statement_uses_views_of_spark_and_parameters(
     spark: SparkSession, sql: Callable[..., list[dict[str, Any]]]
 ) -> None:
@@ -109,7 +109,7 @@ def test_registered_session_runs_statements_about_tables_of_the_catalog(
         spark.catalog.dropTempView("v")
 
 
-@pytest.mark.everything("Spark: make test runs only a smoke test of each API")
+@pytest.mark.everything("Spark, beyond a smoke test of each API")
 def test_registered_session_reads_the_catalog_in_statements_about_tables_of_spark(
     spark: SparkSession, lake: Catalog
 ) -> None:

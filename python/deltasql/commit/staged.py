@@ -182,8 +182,8 @@ class Staged:
     def isolation(self, level: str) -> Isolation:
         """Return the level to use; for a commit that only moves rows, it is snapshot isolation.
 
-        A commit that changes the metadata or the protocol does not only move rows: concurrently
-        added files must have what it gives to the others, such as row ids.
+        A commit that changes the metadata or the protocol does more than that: concurrently added
+        files must also get what it gives to the existing files, such as row ids.
         """
         changes_table = bool(self.metadata or self.protocol)
         if (self.adds or self.removes) and not (self.changes_data or changes_table):

@@ -243,7 +243,7 @@ class _Expiry:
         self._vacuum = search.last_vacuum
 
     def delete_versions(self, first: int) -> None:
-        """Delete the rows of the versions before `first`, as far as nothing needs them by now."""
+        """Delete the rows of the versions before `first`, except those that are needed by now."""
         self._meter.begin("expiring", "versions", first - self._low)
         for below in range(self._low, first, VERSIONS_PER_BATCH):
             end = min(below + VERSIONS_PER_BATCH, first)

@@ -127,9 +127,9 @@ def _restore(
 
 
 def _last_commit(snapshot: Snapshot) -> tuple[int, int]:
-    """Return the version of the last commit that is no auto compaction, and the version before it.
+    """Return the version of the last commit that is not an auto compaction, and the one before it.
 
-    Raise if there is none.
+    Raise if the table has no such commit, or no version before it.
     """
     commits = snapshot.history()
     last = next((each for each in commits if not _is_auto_compaction(each)), None)

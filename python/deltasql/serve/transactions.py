@@ -179,7 +179,10 @@ class Transactions:
                 yield tx
 
     def keep_replaced(self, tx: MultiTableTransaction, table: str, files: LiveFiles) -> None:
-        """Keep the files of a table that CREATE OR REPLACE TABLE AS SELECT may read."""
+        """Keep the old files of a table while CREATE OR REPLACE TABLE AS SELECT replaces it.
+
+        The SELECT may read them.
+        """
         self._open[tx.txn_id].replaced[table] = files
 
     def replaced(self, tx: MultiTableTransaction, table: str) -> LiveFiles | None:
@@ -187,7 +190,7 @@ class Transactions:
         return self._open[tx.txn_id].replaced.get(table)
 
     def forget_replaced(self, tx: MultiTableTransaction, table: str) -> None:
-        """Let requests see the table with its new rows."""
+        """Forget the old files: later requests of the transaction read the new rows."""
         found = self._open.get(tx.txn_id)
         if found is not None:
             found.replaced.pop(table, None)

@@ -163,7 +163,7 @@ def _show_table(context: Context, found: TableStats) -> None:
 
 
 def _bucket_text(bucket: SizeBucket) -> str:
-    """Return the file sizes of a row of the histogram, such as `64 KiB to 1 MiB`."""
+    """Return the range of sizes of a histogram row, such as `64 KiB to 1 MiB`."""
     if bucket.high is None:
         return f"{size_text(bucket.low)} or more"
     if not bucket.low:

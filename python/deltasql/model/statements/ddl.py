@@ -199,7 +199,7 @@ def _alter_add(reader: Reader, table: s.TableRef) -> s.Statement:
 
 
 def _added_column(reader: Reader) -> tuple[StructField, tuple[str, ...]]:
-    """Read a column, and the path of its struct: that of `place.city STRING` is `place`."""
+    """Parse a column; return it and the path of its struct, `place` for `place.city STRING`."""
     outer: list[str] = []
     while reader.peek(1) == ".":
         outer.append(reader.identifier())

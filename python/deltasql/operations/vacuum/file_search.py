@@ -69,7 +69,8 @@ class LastVacuum:
 def protected_versions(store: Store, table_id: int) -> set[int]:
     """Return the versions that the last vacuum was asked to keep, or whose files it kept.
 
-    VACUUM START has them while the vacuum runs, and if it failed or kept files for other tables.
+    VACUUM START contains them while the vacuum runs, and afterwards if it failed or if it kept
+    files for other tables.
     """
     found: set[int] = set()
     for operation in ("VACUUM START", "VACUUM END"):
