@@ -9,12 +9,16 @@
  *
  * A line is: call, inode, size, path, second path; separated by tabs. Opening a path that begins
  * with /recorder-mark/ records a mark.
+ *
+ * One thread at a time names or flushes files. Otherwise a thread could create a folder, another
+ * one flush the folder above, and the log have both in the other order.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +35,17 @@
 static int log_fd = -1;
 static const char *root, *vault;
 static long flush_us;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+
+static void take_turn(void) { pthread_mutex_lock(&turn); }
+static void end_turn(void) { pthread_mutex_unlock(&turn); }
 
 __attribute__((constructor)) static void begin(void) {
     const char *name = getenv("RECORDER_LOG"), *wait = getenv("RECORDER_FLUSH_US");
     root = getenv("RECORDER_ROOT");
     vault = getenv("RECORDER_VAULT");
     flush_us = wait ? atol(wait) : 0;
+    pthread_atfork(take_turn, end_turn, end_turn);
     if (name)
         log_fd = syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
 }
@@ -178,8 +187,10 @@ WRITING(int, ftruncate64, fd, (int fd, off64_t size), (fd, size), int, off64_t)
     int name(int fd) { \
         REAL(int, #name, int); \
         if (flush_us) usleep(flush_us); \
+        take_turn(); \
         int result = real(fd); \
         if (result == 0 && log_fd >= 0) on_fd("flush", fd); \
+        end_turn(); \
         return result; \
     }
 
@@ -195,15 +206,19 @@ static void on_link(int folder, const char *name, int result) {
 
 int link(const char *from, const char *to) {
     REAL(int, "link", const char *, const char *);
+    take_turn();
     int result = real(from, to);
     on_link(AT_FDCWD, to, result);
+    end_turn();
     return result;
 }
 
 int linkat(int folder, const char *from, int other, const char *to, int flags) {
     REAL(int, "linkat", int, const char *, int, const char *, int);
+    take_turn();
     int result = real(folder, from, other, to, flags);
     on_link(other, to, result);
+    end_turn();
     return result;
 }
 
@@ -217,22 +232,28 @@ static void on_rename(int folder, const char *from, int other, const char *to, i
 
 int rename(const char *from, const char *to) {
     REAL(int, "rename", const char *, const char *);
+    take_turn();
     int result = real(from, to);
     on_rename(AT_FDCWD, from, AT_FDCWD, to, result);
+    end_turn();
     return result;
 }
 
 int renameat(int folder, const char *from, int other, const char *to) {
     REAL(int, "renameat", int, const char *, int, const char *);
+    take_turn();
     int result = real(folder, from, other, to);
     on_rename(folder, from, other, to, result);
+    end_turn();
     return result;
 }
 
 int renameat2(int folder, const char *from, int other, const char *to, unsigned flags) {
     REAL(int, "renameat2", int, const char *, int, const char *, unsigned);
+    take_turn();
     int result = real(folder, from, other, to, flags);
     on_rename(folder, from, other, to, result);
+    end_turn();
     return result;
 }
 
@@ -245,29 +266,37 @@ static void on_gone(int folder, const char *name, int result) {
 
 int unlink(const char *name) {
     REAL(int, "unlink", const char *);
+    take_turn();
     int result = real(name);
     on_gone(AT_FDCWD, name, result);
+    end_turn();
     return result;
 }
 
 int unlinkat(int folder, const char *name, int flags) {
     REAL(int, "unlinkat", int, const char *, int);
+    take_turn();
     int result = real(folder, name, flags);
     on_gone(folder, name, result);
+    end_turn();
     return result;
 }
 
 int remove(const char *name) {
     REAL(int, "remove", const char *);
+    take_turn();
     int result = real(name);
     on_gone(AT_FDCWD, name, result);
+    end_turn();
     return result;
 }
 
 int rmdir(const char *name) {
     REAL(int, "rmdir", const char *);
+    take_turn();
     int result = real(name);
     on_gone(AT_FDCWD, name, result);
+    end_turn();
     return result;
 }
 
@@ -280,14 +309,18 @@ static void on_folder(int folder, const char *name, int result) {
 
 int mkdir(const char *name, mode_t mode) {
     REAL(int, "mkdir", const char *, mode_t);
+    take_turn();
     int result = real(name, mode);
     on_folder(AT_FDCWD, name, result);
+    end_turn();
     return result;
 }
 
 int mkdirat(int folder, const char *name, mode_t mode) {
     REAL(int, "mkdirat", int, const char *, mode_t);
+    take_turn();
     int result = real(folder, name, mode);
     on_folder(folder, name, result);
+    end_turn();
     return result;
 }
