@@ -79,6 +79,11 @@ SUPPORTED: dict[str, Feature] = {
 READ_ONLY: dict[str, str] = {}
 """Features with which tables can only be read."""
 UNSUPPORTED: dict[str, str] = {
+    "adaptiveMetadata-preview": "Not implemented: a preview of delta-spark.",
     "catalogManaged": "Readers of the path could not read the table.",
+    "coordinatedCommits-preview": "Not implemented: a preview, in which a coordinator commits.",
+    "geospatial": "Not implemented: the types `geometry` and `geography`.",
+    "geospatial-dev": "Not implemented: the types `geometry` and `geography`.",
+    "icebergCompatV3": "Not implemented.",
 }
 """Features with which tables can be neither read nor written."""

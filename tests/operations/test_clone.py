@@ -249,7 +249,10 @@ def test_version_without_its_files_is_not_cloned(lake: Catalog, source: str) -> 
 
 
 @pytest.mark.parametrize("way", ["catalog", "transaction", "sql", "DeltaTable", "chain"])
-def test_vacuum_keeps_the_files_of_shallow_clones(lake: Catalog, source: str, way: str) -> None:
+def test_vacuum_keeps_the_files_of_shallow_clones(
+    lake: Catalog, source: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
     if way == "catalog":
         lake.clone(source, "link", shallow=True, version=0)
     elif way == "transaction":
@@ -392,7 +395,10 @@ def test_sql_clones_several_tables_between_begin_and_commit(lake: Catalog, sourc
     assert lake.table("b").version() == 0
 
 
-def test_delta_table_clone_copies_the_loaded_version(lake: Catalog, source: str) -> None:
+def test_delta_table_clone_copies_the_loaded_version(
+    lake: Catalog, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
     table = deltasql.DeltaTable(lake.table(source).uri, version=0)
     copy = table.clone("copy", properties={"my": "own"})
     assert sorted(copy.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]

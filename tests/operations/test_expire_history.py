@@ -299,7 +299,7 @@ def test_change_feed_that_starts_at_expired_version_0_raises(
         list(log.versions(0, 6))
 
 
-@pytest.mark.one_database
+@pytest.mark.parametrize("backend", ["sqlite"])  # others bind a list of any length
 def test_expiry_between_the_parts_of_a_long_list_is_not_seen(
     catalog: Catalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

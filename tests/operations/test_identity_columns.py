@@ -169,11 +169,15 @@ def test_other_operations_keep_the_numbers(catalog: Catalog) -> None:
     assert catalog.sql("SELECT max(number) AS n FROM t").to_pylist() == [{"n": 5}]
 
 
-def test_table_created_from_rows_of_another_has_no_identity_column(catalog: Catalog) -> None:
+def test_table_created_from_rows_of_another_has_no_identity_column(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTASQL_TABLE__DATA_ROOT", str(tmp_path / "lake"))
     catalog.sql(ALWAYS)
     catalog.sql("INSERT INTO t (v) VALUES ('a')")
     table = deltasql.DeltaTable(catalog.table("t").uri)
-    deltasql.write_deltalake(f"{catalog.uri}?table=copy", table.to_pyarrow_table())
+    copy = f"{catalog.uri}{'&' if '?' in str(catalog.uri) else '?'}table=copy"
+    deltasql.write_deltalake(copy, table.to_pyarrow_table())
     catalog.sql("CREATE TABLE selected AS SELECT * FROM t")
     for name in ("copy", "selected"):
         assert not catalog.table(name).snapshot().schema.fields[0].metadata
