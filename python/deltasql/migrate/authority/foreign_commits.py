@@ -80,8 +80,9 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
     """Commit the foreign commits of a table's log to the database.
 
     If an error is raised, usually nothing has changed. There is one exception: if the foreign
-    commits are committed again one by one, a concurrent commit can conflict with one of them. The
-    foreign commits before that one stay committed, and the next call continues after them.
+    commits are committed again one by one, one of them can fail, because it conflicts with a
+    concurrent commit or removes a file that is not live. The foreign commits before that one stay
+    committed, and the next call continues after them.
     """
     adopted: dict[int, int] = {}
     backups: list[str] = []
