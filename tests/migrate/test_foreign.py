@@ -9,6 +9,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+from deltasql.commit.committer import Committer
 from deltasql.exceptions import (
     CommitConflictError,
     InvalidActionError,
@@ -158,6 +159,23 @@ def test_foreign_delete_of_foreign_rows_is_adopted(catalog: Catalog) -> None:
 
 
 @pytest.mark.two_databases
+def test_no_foreign_commit_is_adopted_if_a_later_one_is_invalid(catalog: Catalog) -> None:
+    location = catalog.table("t").location
+    theirs(catalog, 2)
+    deltalake.DeltaTable(location).delete("id = 1")
+    change_commit(location, 3, set_field("remove", "path", "nowhere.parquet"))
+    ours(catalog, 4)
+    with pytest.raises(InvalidActionError, match="not live") as raised:
+        catalog.mirror.adopt("t")
+    assert "version 3 of the log" in raised.value.help
+    assert "deltasql mirror reject t" in raised.value.help
+    assert state(catalog) == (QUARANTINED, 2, 1)
+    assert catalog.mirror.reject("t").rejected == [2, 3]
+    assert all_ids(catalog) == [1, 4]
+    assert verify_all_versions(catalog)
+
+
+@pytest.mark.two_databases
 def test_conflicting_foreign_commit_can_only_be_rejected(
     catalog: Catalog,
 ) -> None:
@@ -166,8 +184,9 @@ def test_conflicting_foreign_commit_can_only_be_rejected(
     with catalog.begin() as tx:
         tx.write("t", rows(8), mode="overwrite")
     assert state(catalog) == (QUARANTINED, 2, 1)
-    with pytest.raises(CommitConflictError):
+    with pytest.raises(CommitConflictError) as raised:
         catalog.mirror.adopt("t")
+    assert "version 2 of the log" in raised.value.help
     assert state(catalog) == (QUARANTINED, 2, 1)
     report = catalog.mirror.reject("t")
     assert (report.rejected, report.released) == ([2], True)
@@ -287,6 +306,29 @@ def test_interrupted_adopt_is_completed_by_the_next_adopt(
     assert catalog.mirror.adopt("t").adopted == {2: 3}
     assert state(catalog) == (ACTIVE, 3, 3)
     assert all_ids(catalog) == [1, 2, 3]
+    assert verify_all_versions(catalog)
+
+
+def test_reject_after_an_interrupted_adopt_says_what_stays(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs(catalog, 2)
+    theirs(catalog, 3)
+    ours(catalog, 4)
+    commit = Committer.commit
+
+    def die_at_the_second(self: Committer, staged: Any, txn_id: str) -> Any:
+        if catalog.table("t").version() == 3:
+            raise KeyboardInterrupt
+        return commit(self, staged, txn_id)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Committer, "commit", die_at_the_second)
+        catalog.mirror.adopt("t")
+    for dry_run in (True, False):
+        report = catalog.mirror.reject("t", dry_run=dry_run)
+        assert (report.adopted, report.rejected) == ({2: 3}, [3])
+    assert all_ids(catalog) == [1, 2, 4]
     assert verify_all_versions(catalog)
 
 

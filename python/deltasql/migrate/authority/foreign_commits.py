@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, ClassVar
 from deltasql.commit.conflict import check_conflicts, load_winners
 from deltasql.commit.staged import ReadSet, Staged
 from deltasql.exceptions import (
+    CommitConflictError,
     LogParseError,
     MirrorDivergedError,
     TxnLogMirrorError,
     TxnLogTableNotFoundError,
 )
-from deltasql.migrate.authority.validate_foreign import ForeignValidator
+from deltasql.migrate.authority.validate_foreign import ForeignValidator, cannot_adopt
 from deltasql.migrate.importing.load_log import LogLoader
 from deltasql.mirror.log.backup import LogBackup
 from deltasql.mirror.log.encode import commit_file, files_named
@@ -79,10 +80,10 @@ class ForeignReport(Report):
 def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage) -> ForeignReport:
     """Commit the foreign commits of a table's log to the database.
 
-    If an error is raised, usually nothing has changed. There is one exception: if the foreign
-    commits are committed again one by one, one of them can fail, because it conflicts with a
-    concurrent commit or removes a file that is not live. The foreign commits before that one stay
-    committed, and the next call continues after them.
+    All foreign commits are checked before the first is committed, so usually an error means that
+    nothing has changed. There is one exception: foreign commits that get new versions are committed
+    one by one. If another process commits to the table meanwhile, one of them can conflict with it.
+    The foreign commits before that one stay committed, and the next call continues after them.
     """
     adopted: dict[int, int] = {}
     backups: list[str] = []
@@ -99,7 +100,7 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
             adopted = _import(store, table, head, foreign)
         else:
             adopted = _commit_after_head(store, committer, table, head, foreign)
-            _, backups = _move_to_backup(storage, first)
+            backups = _move_to_backup(storage, listing, first)
     return ForeignReport(
         table.full_name,
         storage.location,
@@ -119,21 +120,25 @@ def reject(
 ) -> ForeignReport:
     """Move the foreign commits out of a table's log, so that its own commits can be published.
 
-    With `last`, nothing is done if the log has a later version.
+    With `last`, nothing is done if the log has a later version. Foreign commits that an interrupted
+    `adopt` has already committed again are reported as adopted, because they stay in the table.
     """
     report = ForeignReport(table.full_name, storage.location, dry_run=dry_run)
-    listing = find_log(storage)
+    listing, backups = find_log(storage), list[str]()
     if listing is not None and last is not None and listing.last_version > last:
         return report
     first = None if listing is None else first_foreign(store, table, storage, listing)
+    if listing is not None and first is not None:
+        versions = [version for version in listing.commits if version >= first]
+        files = {version: storage.read(commit_file(version)) for version in versions}
+        adopted = _adopted(store, table, files)
+        rejected = [version for version in versions if version not in adopted]
+        report = replace(report, adopted=adopted, rejected=rejected)
+        if not dry_run:
+            backups = _move_to_backup(storage, listing, first)
     if dry_run:
-        if listing is not None and first is not None:
-            rejected = [version for version in listing.commits if version >= first]
-            return replace(report, rejected=rejected)
         return report
-    rejected, backups = ([], []) if first is None else _move_to_backup(storage, first, last=last)
-    released = _resume_publishing(store, table, storage)
-    return replace(report, rejected=rejected, backups=backups, released=released)
+    return replace(report, backups=backups, released=_resume_publishing(store, table, storage))
 
 
 def foreign_version(store: Store, table: TableRow, storage: Storage) -> int | None:
@@ -216,23 +221,37 @@ def _commit_after_head(
         winners = load_winners(session, table, before, head)
     # A run that crashed may have committed some of the foreign commits already. These do not
     # conflict with the others.
+    adopted = _adopted(store, table, {commit.version: commit.data for commit in foreign})
     ids = {commit.version: commit_id(table, commit.version, commit.data) for commit in foreign}
     others = [each for each in winners if each.row.txn_id not in ids.values()]
     metadata = store.metadata(table.table_id, head.metadata_version)
     level = committer.isolation_level(TableProperties(metadata.configuration))
     for commit in foreign:
         staged = _staged(table, commit, before)
-        check_conflicts(staged, others, staged.isolation(level))
+        try:
+            check_conflicts(staged, others, staged.isolation(level))
+        except CommitConflictError as error:
+            raise replace(error, help=cannot_adopt(table, commit)) from error
+    rest = [commit for commit in foreign if commit.version not in adopted]
+    validator = ForeignValidator(store, table, head)
+    for commit in rest:
+        validator.validate(commit, keeps_version=False)
     # The conflict rules were checked up to this version. The committer checks the versions after
     # it.
-    checked, adopted = head.version, dict[int, int]()
-    for commit in foreign:
-        txn_id = ids[commit.version]
-        done = store.query("group_members", txn_id=txn_id)
-        if not done:
-            (ratified,) = committer.commit([_staged(table, commit, checked)], txn_id)
-            checked = ratified.version
-        adopted[commit.version] = done[0][2] if done else ratified.version
+    checked = head.version
+    for commit in rest:
+        (ratified,) = committer.commit([_staged(table, commit, checked)], ids[commit.version])
+        adopted[commit.version] = checked = ratified.version
+    return adopted
+
+
+def _adopted(store: Store, table: TableRow, files: Mapping[int, bytes]) -> dict[int, int]:
+    """Return the new versions of the foreign commits that were committed again already."""
+    adopted = dict[int, int]()
+    for version, data in files.items():
+        done = store.query("group_members", txn_id=commit_id(table, version, data))
+        if done:
+            adopted[version] = done[0][2]
     return adopted
 
 
@@ -255,20 +274,14 @@ def _is_blind(staged: Staged, info: CommitInfo) -> bool:
     return info.operation == "WRITE" and mode == "Append"
 
 
-def _move_to_backup(
-    storage: Storage, first: int, *, last: int | None = None
-) -> tuple[list[int], list[str]]:
-    """Move the files of the log to the folder `_aside`, from version `first` up to `last`.
+def _move_to_backup(storage: Storage, listing: LogListing, first: int) -> list[str]:
+    """Move the listed files of the log from version `first` on to the folder `_aside`.
 
-    Returns the versions and the new names of the files.
+    Returns the new names of the files.
     """
-    listing = find_log(storage)
-    if listing is None:
-        return [], []
     backup = LogBackup(storage)
-    chosen = listing if last is None else listing.up_to(last)
-    moved = backup.move_versions(chosen, first)
-    return sorted(moved), backup.names
+    backup.move_versions(listing, first)
+    return backup.names
 
 
 def _resume_publishing(store: Store, table: TableRow, storage: Storage) -> bool:

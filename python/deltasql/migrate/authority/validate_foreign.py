@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from deltasql.store.records import Head, TableRow
     from deltasql.store.store import Store
 
-_HELP = (
-    "Nothing was imported. Reject the commit, or restore the table to the state that the commit "
-    "expects."
-)
+
+def cannot_adopt(table: TableRow, commit: LogCommit) -> str:
+    """Return what to do about a foreign commit that cannot be adopted."""
+    return (
+        f"Nothing was adopted. The foreign commit is version {commit.version} of the log. Restore "
+        f"the table to the state that this commit expects, or move the foreign commits out of the "
+        f"log with `deltasql mirror reject {table.full_name}`."
+    )
 
 
 class ForeignValidator:
@@ -46,15 +50,19 @@ class ForeignValidator:
             return False
         return self._state.in_commit_timestamps
 
-    def validate(self, commit: LogCommit) -> None:
-        """Raise if deltasql itself would have rejected the commit."""
+    def validate(self, commit: LogCommit, *, keeps_version: bool = True) -> None:
+        """Raise if deltasql itself would have rejected the commit.
+
+        A commit that does not keep its version gets a new timestamp with its new version.
+        """
         info = commit.actions.commit_info or CommitInfo()
         staged = Staged(self._table, info=info)
         staged.extend(each for each in commit.actions.actions() if not isinstance(each, CommitInfo))
         validate_staged(staged)
         self._check_metadata(staged, commit)
         validate_against(staged, self._state)
-        if self._state.in_commit_timestamps and info.in_commit_timestamp is None:
+        timestamp_is_missing = self._state.in_commit_timestamps and info.in_commit_timestamp is None
+        if keeps_version and timestamp_is_missing:
             raise self._error(commit, "has no in-commit timestamp, which the table requires")
         self._check_files(staged, commit)
 
@@ -90,5 +98,5 @@ class ForeignValidator:
         return InvalidActionError(
             f"{commit.file.name} cannot be adopted: it {reason}",
             table=self._table.full_name,
-            help=_HELP,
+            help=cannot_adopt(self._table, commit),
         )

@@ -41,9 +41,8 @@ class LogBackup:
             self._storage.flush_folder(self._folder)
             self._storage.flush_folder(LOG_FOLDER)
 
-    def move_versions(self, listing: LogListing, first: int) -> list[int]:
-        """Move all log files from a version on; return the versions of the moved commits."""
-        commits = [each for each in listing.commits if each >= first]
+    def move_versions(self, listing: LogListing, first: int) -> None:
+        """Move all log files from a version on."""
         checkpoints = [
             file.name
             for each in listing.checkpoints
@@ -58,8 +57,7 @@ class LogBackup:
         self.move(checkpoints)
         self.move(each.file.name for each in listing.compactions if each.last >= first)
         self.move(file.name for each, file in listing.checksums.items() if each >= first)
-        self.move(listing.commits[each].name for each in commits)
-        return commits
+        self.move(file.name for each, file in listing.commits.items() if each >= first)
 
     def _backup_name(self, name: str) -> str:
         # deltalake before 1.0 also lists subfolders, so a backup must not have the suffix of a log
