@@ -25,11 +25,13 @@ SCENARIOS = (
     "concurrency",
     "mirror",
     "durable",
+    "object_store",
     "import",
     "api",
     "spark",
     "vectors",
     "scale",
+    "ten_million",
 )
 # Scenarios whose name is not a valid module name.
 MODULES = {"import": "migrate"}

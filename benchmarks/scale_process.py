@@ -113,6 +113,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], object]] = {
     "create a table": lambda catalog, _: catalog.create_table(f"new{next(_new)}", _SCHEMA),
     "publish": lambda catalog, _: catalog.mirror.publish("t0"),
     "checkpoint": lambda catalog, _: catalog.mirror.checkpoint("t0"),
+    "verify": lambda catalog, _: catalog.mirror.verify("t0", with_deltalake=False),
     "vacuum, dry run": lambda catalog, _: catalog.vacuum("t0", **NOW),
     "vacuum": lambda catalog, _: catalog.vacuum("t0", dry_run=False, **NOW),
     "console": lambda client, path: client.get(path).raise_for_status(),

@@ -61,8 +61,8 @@ def _sizes(first: int, last: int) -> list[int]:
 def _files(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
     """Measure one table with 1,000 partitions, from which 1 % of the files was removed."""
     for size in _sizes(min(1000, most), most):
-        contender = _new(workspace, backend, 1)
-        _fill(contender, size)
+        contender = new_catalog(workspace, backend, tables=1)
+        fill(contender, size)
         middle = size // 2 * ROWS_PER_FILE
         span = max(1, size // 1000) * ROWS_PER_FILE
         day = facts(size // 2, size).day
@@ -83,13 +83,13 @@ def _files(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
             Step("console: figures of the table", "console", "/tables/t0/figures"),
             Step("console: files", "console", "/tables/t0/files"),
         ]
-        yield from _measured(contender, "files", size, steps)
+        yield from measured(contender, "files", size, steps)
         workspace.datasets[_KEPT.format(backend), size] = contender
 
 
 def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
     """Measure one table with one file per commit."""
-    contender = _new(workspace, backend, 1)
+    contender = new_catalog(workspace, backend, tables=1)
     done = 0
     for size in _sizes(min(1000, most), most):
         print_progress(f"  {contender.name}: {size:,} commits")
@@ -109,12 +109,12 @@ def _commits(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
             Step("vacuum, dry run", "vacuum, dry run"),
             Step("console: history", "console", "/tables/t0/history"),
         ]
-        yield from _measured(contender, "commits", size, steps)
+        yield from measured(contender, "commits", size, steps)
 
 
 def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
     """Measure a catalog of many tables with one file each."""
-    contender = _new(workspace, backend, 0)
+    contender = new_catalog(workspace, backend, tables=0)
     done = 0
     for size in _sizes(10, most):
         print_progress(f"  {contender.name}: {size:,} tables")
@@ -133,10 +133,10 @@ def _tables(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
             Step("page of tables", "page of tables"),
             Step("console: catalog", "console", "/"),
         ]
-        yield from _measured(contender, "tables", size, steps)
+        yield from measured(contender, "tables", size, steps)
     for tables in [each for each in TABLES_AT_ONCE if each <= most]:
         steps = [Step("one transaction", "commit", tables)]
-        yield from _measured(contender, "tables in a transaction", tables, steps)
+        yield from measured(contender, "tables in a transaction", tables, steps)
 
 
 def _partitions(workspace: Workspace, backend: str, most: int) -> Iterator[Result]:
@@ -146,8 +146,8 @@ def _partitions(workspace: Workspace, backend: str, most: int) -> Iterator[Resul
         if size == DAYS and made is not None:
             contender: Deltasql = made  # type: ignore[assignment]
         else:
-            contender = _new(workspace, backend, 1)
-            _fill(contender, size * size, partitions=size)
+            contender = new_catalog(workspace, backend, tables=1)
+            fill(contender, size * size, partitions=size)
         low, high = f"d{size // 2:04d}", f"d{size // 2 + max(1, size // 100) - 1:04d}"
         steps = [
             Step("plan, one partition", "plan", f"day = '{low}'"),
@@ -155,17 +155,18 @@ def _partitions(workspace: Workspace, backend: str, most: int) -> Iterator[Resul
             Step("commit of one file", "commit", 1),
             Step("console: figures of the table", "console", "/tables/t0/figures"),
         ]
-        yield from _measured(contender, "partitions x files", size, steps)
+        yield from measured(contender, "partitions x files", size, steps)
 
 
-def _new(workspace: Workspace, backend: str, tables: int) -> Deltasql:
+def new_catalog(workspace: Workspace, backend: str, *, tables: int) -> Deltasql:
+    """Create a catalog with empty tables."""
     contender: Deltasql = ours(workspace, backend)  # type: ignore[assignment]
     contender.create(tables)
     contender.close()
     return contender
 
 
-def _fill(contender: Deltasql, files: int, partitions: int | None = None) -> None:
+def fill(contender: Deltasql, files: int, partitions: int | None = None) -> None:
     """Commit files, 100,000 at a time, and remove 1 % of them."""
     print_progress(f"  {contender.name}: {files:,} files")
     contender.connect()
@@ -183,9 +184,10 @@ def _fill(contender: Deltasql, files: int, partitions: int | None = None) -> Non
         tx.stage_table("t0", gone, operation="DELETE")
 
 
-def _measured(
+def measured(
     contender: Deltasql, direction: str, size: int, steps: Sequence[Step]
 ) -> Iterator[Result]:
+    """Run the operations in a new process."""
     print_progress(f"  {contender.name}: measuring at {size:,} {direction}")
     measurements = measure(Request(contender.unconnected(), steps))
     for step, measurement in zip(steps, measurements, strict=True):

@@ -27,6 +27,7 @@ from deltasql.exceptions import TxnLogStorageError
 from deltasql.model.actions import AddFile
 from deltasql.model.clock import now_ms
 from deltasql.model.duckdb_results import arrow_reader
+from deltasql.storage.location import parse_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -215,8 +216,9 @@ class _Writer:
         """Complete all files and return their actions."""
         self._wait(at_most=0)
         files = list(self._files.values())
-        if self._workers and len(files) > 1:
-            # Close the files concurrently, because each close waits for the disk.
+        waits = bool(self._workers) or not parse_location(self._plan.location).is_local
+        if waits and len(files) > 1:
+            # Close the files concurrently, because each close waits for the disk or the store.
             with ThreadPoolExecutor(_CLOSED_AT_ONCE) as pool:
                 for done in pool.map(OpenFile.close, files):
                     self._added += done

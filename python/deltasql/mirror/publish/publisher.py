@@ -15,8 +15,10 @@ import logging
 import threading
 import weakref
 from collections import defaultdict
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deltasql import telemetry
@@ -35,10 +37,11 @@ from deltasql.mirror.publish.write_commit import (
 from deltasql.model.clock import now_ms
 from deltasql.phases import reached
 from deltasql.storage import Storage, open_storage
+from deltasql.storage.location import parse_location
 from deltasql.storage.platform import register_at_fork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from deltasql.config import Config
     from deltasql.mirror.publish.stop_signal import StopSignal
@@ -236,17 +239,18 @@ class Publisher:
             if current.is_quarantined:
                 return Outcome(0, _still_diverged(current))
             before = done = current.published_version
-            for file in self._files(table, done, last, latest):
-                if stop is not None and stop.is_set():
-                    break
-                if not target.is_own:
-                    copy_data_files(
-                        self._store, table, self._storage(table.location), storage, file.data
-                    )
-                    reached("copied")
-                if put_commit(storage, table, file) or converge:
-                    self._maintain(table, storage, file, post_commits, last)
-                done = file.version
+            with _one_at_a_time(storage, last - before) as run:
+                for file in self._files(table, done, last, latest):
+                    if stop is not None and stop.is_set():
+                        break
+                    if not target.is_own:
+                        copy_data_files(
+                            self._store, table, self._storage(table.location), storage, file.data
+                        )
+                        reached("copied")
+                    if put_commit(storage, table, file) or converge:
+                        run(partial(self._maintain, table, storage, file, post_commits, last))
+                    done = file.version
         except self.failures as error:
             self._record_span(target, storage, before, done)
             self._fail(target, done + 1, error)
@@ -378,6 +382,31 @@ class Publisher:
             version=version,
             error=str(error),
         )
+
+
+@contextmanager
+def _one_at_a_time(
+    storage: Storage, versions: int
+) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Yield a function that runs the log maintenance of the published versions in order.
+
+    On an object store, each file takes a request. So the maintenance of a version runs in a thread
+    while the caller publishes the next version.
+    """
+    if versions == 1 or parse_location(storage.location).is_local:
+        yield lambda maintain: maintain()
+        return
+    running: list[Future[None]] = []
+
+    def run(maintain: Callable[[], None]) -> None:
+        while running:
+            running.pop().result()
+        running.append(worker.submit(maintain))
+
+    with ThreadPoolExecutor(1, thread_name_prefix="deltasql-mirror") as worker:
+        yield run
+    for each in running:
+        each.result()
 
 
 def _still_diverged(target: PublishTarget) -> MirrorDivergedError:
