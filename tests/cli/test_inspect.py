@@ -81,6 +81,20 @@ def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri
     assert "2 failed" in result.stderr
 
 
+def test_doctor_prints_suggestions_in_full_below_the_table(run: Run, tmp_path: Path) -> None:
+    (log,) = tmp_path.rglob("sales/_delta_log")
+    (log / f"{3:020d}.json").write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
+    lines = run("doctor", "--problems", exit_code=1).stdout.splitlines()
+    assert lines[0].split() == ["status", "name", "table", "detail"]
+    assert lines[-1] == (
+        "log files of sales: Load the commits of the other program: deltasql mirror adopt sales. "
+        "Or move them out of the log: deltasql mirror reject sales."
+    )
+    header = run("doctor", "--format", "csv", exit_code=1).stdout.splitlines()[0]
+    assert header == "status,name,table,detail,suggestion"
+    assert "suggestion" in run("doctor", "--wide", exit_code=1).stdout
+
+
 def test_fast_doctor_checks_only_the_database(run: Run, catalog_uri: DeltaSqlUri) -> None:
     names = [each["name"] for each in json_output(run, "doctor", "--fast")]
     assert names[:6] == [
