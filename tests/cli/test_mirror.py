@@ -208,6 +208,23 @@ def test_foreign_commits_are_adopted_after_confirmation(
     assert len(json.loads(run(*history).stdout)) == 2
 
 
+def test_write_to_a_quarantined_table_warns_that_it_is_not_published(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    place = str(tmp_path / "shared")
+    deltalake.write_deltalake(place, ROWS)
+    run("import", place)
+    deltalake.write_deltalake(place, ROWS, mode="append")
+    for version in (1, 2):  # the first write finds the foreign commit
+        assert run("sql", "INSERT INTO shared VALUES (4)").stderr.endswith(
+            f"Warning: version {version} of shared is in the database, but it is not published; "
+            "see `deltasql mirror status shared`\n"
+        )
+    assert "version 3 of shared" in run("optimize", "shared").stderr
+    run("mirror", "reject", "shared", "--yes")
+    assert "Warning" not in run("sql", "INSERT INTO shared VALUES (4)").stderr
+
+
 def test_rebuild_creates_a_catalog_from_published_logs(
     run: Callable[..., Result], lake: Path, tmp_path: Path
 ) -> None:
