@@ -69,7 +69,8 @@ def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
             yield LogFault(f"the checkpoint of version {checkpoint.version} is truncated")
     fault = hint_fault(log.storage, listing)
     if fault is not None:
-        yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
+        names_file = fault.startswith(LAST_CHECKPOINT)
+        yield LogFault(fault if names_file else f"{LAST_CHECKPOINT}: {fault}")
 
 
 def _commit_faults(log: PublishedLog, versions: range) -> Iterator[LogFault]:
