@@ -143,6 +143,27 @@ def test_only_tables_and_markdown_print_sizes_with_units(
     assert "KiB" not in capsys.readouterr().out
 
 
+def test_tables_have_titles_for_people_and_other_formats_the_names_of_fields(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"size_bytes": 1536, "lag_s": 0.25, "is_following": False}
+    Output("table").rows([row], [*row])
+    assert capsys.readouterr().out.splitlines() == [
+        "size     lag    following",
+        "1.5 KiB  0.2 s  false",
+    ]
+    Output("table").record(row)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "size       1.5 KiB",
+        "lag        0.2 s",
+        "following  false",
+    ]
+    Output("csv").rows([row], [*row])
+    assert capsys.readouterr().out == "size_bytes,lag_s,is_following\n1536,0.2,false\n"
+    Output("json").record(row)
+    assert json.loads(capsys.readouterr().out) == row
+
+
 def test_wide_characters_are_aligned() -> None:
     rows = [["ペン", "1"], ["ink", "2"]]
     found = as_columns(["name", "n"], rows, right=[False, True], width=80)

@@ -148,7 +148,7 @@ def checkpoint(context: Context, table: str) -> None:
       key               value
       version               1
       size                  4
-      size_in_bytes     15.4 KiB
+      file size         15.4 KiB
       num_of_add_files      2
     """
     with (
