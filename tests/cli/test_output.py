@@ -122,6 +122,17 @@ def test_empty_columns_are_left_out_first_then_the_last_columns() -> None:
     assert found.lines[0].split() == titles
 
 
+def test_first_columns_of_a_wide_history_are_shown_at_80_columns() -> None:
+    row = {"version": "0", "timestamp": "2026-11-19T23:30:27.212000+00:00", "userId": "NULL"}
+    row |= {"userName": "NULL", "operation": "CREATE TABLE AS SELECT"}
+    row |= {f"column_{number}": "x" * 16 for number in range(10)}
+    found = as_columns([*row], [[*row.values()]], right=[False] * len(row), width=80)
+    assert found.lines[0].split()[:3] == ["version", "timestamp", "operation"]
+    assert "2026-11-19T23:30" in found.lines[1]
+    assert max(map(len, found.lines)) <= 80
+    assert found.hidden_columns == len(row) - 4
+
+
 def test_wide_record_has_one_line_per_key(capsys: pytest.CaptureFixture[str]) -> None:
     Output("table", wide=True).record({"name": "sales", "size": "18 KiB"})
     assert capsys.readouterr().out == "name  sales\nsize  18 KiB\n"
