@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,20 @@ def test_doctor_exit_codes_distinguish_a_failed_check_from_checks_that_could_not
         assert result.exit_code == 1, result.output
         [found] = json.loads(result.stdout)
         assert (found["name"], found["status"]) == ("connectivity", "failure")
+
+
+def test_table_of_the_uri_is_the_default_of_table(run: Run, catalog_uri: DeltaSqlUri) -> None:
+    uri = replace(catalog_uri, table="sales").to_string()
+    for arguments in (["history"], ["head"], ["table", "show"], ["verify"], ["doctor"]):
+        result = CliRunner().invoke(main, [*arguments, "--uri", uri])
+        assert result.exit_code == 0, result.output
+    found = run("--uri", uri, "--format", "json", "stats")
+    assert json.loads(found.stdout)["name"] == "sales"
+    assert "crm.people" in run("--uri", uri, "table", "list").stdout
+    assert json_output(run, "--uri", uri, "head", "crm.people") == [{"id": 1}]
+    run("--uri", uri, "doctor", "--fast")  # these two refuse a TABLE on the command line
+    run("--uri", uri, "vacuum", "--uncommitted")
+    assert "Missing argument 'TABLE'" in run("history", exit_code=2).stderr
 
 
 def test_diff_shows_files_and_rows(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deltasql.cli.context import Context, fail_unless
+from deltasql.cli.options import is_given
 from deltasql.cli.output import echo, message
 from deltasql.cli.progress import busy
 from deltasql.model.counts import many
@@ -44,7 +45,7 @@ def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> N
           "suggestion": null,
       …
     """
-    if fast and table is not None:
+    if fast and is_given("table"):
         raise click.UsageError("--fast checks no table: leave out TABLE, or --fast.")
     with busy("checking", color=context.color):
         if context.open_catalog is not None:

@@ -10,6 +10,7 @@ from deltasql.cli.operate.spark import session_for
 from deltasql.cli.options import (
     comma_separated,
     dry_run_option,
+    is_given,
     key_and_value,
     require_known,
     spark_option,
@@ -137,9 +138,9 @@ def vacuum(
       path
       0 files would be deleted
     """
-    if uncommitted == (table is not None):
+    if is_given("table") if uncommitted else table is None:
         raise click.UsageError("Give a TABLE, or --uncommitted without a table.")
-    if table is None:
+    if uncommitted or table is None:
         _vacuum_uncommitted(context, dry_run=dry_run, yes=yes)
         return
     if full and lite:
