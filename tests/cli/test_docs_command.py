@@ -19,7 +19,10 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_topics_are_listed_and_printed() -> None:
     code, listed = run()
     assert code == 0
-    assert {"config", "quickstart", "TxnLogUriError"} <= {*listed.splitlines()}
+    titles = dict(re.split(r" {2,}", line, maxsplit=1) for line in listed.splitlines())
+    assert titles["sql"] == "SQL statements"
+    assert titles["TxnLogUriError"] == "A `deltasql://` URI is not valid."
+    assert {*topics()} == titles.keys() - {"topic"}
     code, text = run("txnlogurierror")
     assert code == 0
     assert text.startswith("# TxnLogUriError\n\n- **Cause**: A `deltasql://` URI is not valid.")

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,20 @@ def test_doctor_exits_with_1_if_a_check_fails(run: Run, catalog_uri: DeltaSqlUri
     assert "2 failed" in result.stderr
 
 
+def test_doctor_prints_suggestions_in_full_below_the_table(run: Run, tmp_path: Path) -> None:
+    (log,) = tmp_path.rglob("sales/_delta_log")
+    (log / f"{3:020d}.json").write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
+    lines = run("doctor", "--problems", exit_code=1).stdout.splitlines()
+    assert lines[0].split() == ["status", "name", "table", "detail"]
+    assert lines[-1] == (
+        "log files of sales: Load the commits of the other program: deltasql mirror adopt sales. "
+        "Or move them out of the log: deltasql mirror reject sales."
+    )
+    header = run("doctor", "--format", "csv", exit_code=1).stdout.splitlines()[0]
+    assert header == "status,name,table,detail,suggestion"
+    assert "suggestion" in run("doctor", "--wide", exit_code=1).stdout
+
+
 def test_fast_doctor_checks_only_the_database(run: Run, catalog_uri: DeltaSqlUri) -> None:
     names = [each["name"] for each in json_output(run, "doctor", "--fast")]
     assert names[:6] == [
@@ -116,6 +131,20 @@ def test_doctor_exit_codes_distinguish_a_failed_check_from_checks_that_could_not
         assert result.exit_code == 1, result.output
         [found] = json.loads(result.stdout)
         assert (found["name"], found["status"]) == ("connectivity", "failure")
+
+
+def test_table_of_the_uri_is_the_default_of_table(run: Run, catalog_uri: DeltaSqlUri) -> None:
+    uri = replace(catalog_uri, table="sales").to_string()
+    for arguments in (["history"], ["head"], ["table", "show"], ["verify"], ["doctor"]):
+        result = CliRunner().invoke(main, [*arguments, "--uri", uri])
+        assert result.exit_code == 0, result.output
+    found = run("--uri", uri, "--format", "json", "stats")
+    assert json.loads(found.stdout)["name"] == "sales"
+    assert "crm.people" in run("--uri", uri, "table", "list").stdout
+    assert json_output(run, "--uri", uri, "head", "crm.people") == [{"id": 1}]
+    run("--uri", uri, "doctor", "--fast")  # these two refuse a TABLE on the command line
+    run("--uri", uri, "vacuum", "--uncommitted")
+    assert "Missing argument 'TABLE'" in run("history", exit_code=2).stderr
 
 
 def test_diff_shows_files_and_rows(run: Run) -> None:

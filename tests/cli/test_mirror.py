@@ -129,6 +129,23 @@ def test_repair_dry_run_changes_nothing(run: Callable[..., Result], lake: Path) 
     run("verify", "sales")
 
 
+def test_repair_dry_run_names_each_unreadable_file_once(
+    run: Callable[..., Result], lake: Path
+) -> None:
+    run("mirror", "publish")
+    log = log_of(lake)
+    (log / f"{1:020d}.json").write_text('{"com\n')
+    (log / "_last_checkpoint").write_text("x")
+    lines = run("mirror", "repair", "sales", "--dry-run").stdout.splitlines()
+    assert f"    unreadable (json): version 1, _delta_log/{1:020d}.json, line 1, column 5: EOF" in (
+        line.partition(" while")[0] for line in lines
+    )
+    (hint,) = (line for line in lines if "_last_checkpoint" in line)
+    assert hint.startswith("    unreadable (checkpoint): _delta_log/_last_checkpoint is not JSON: ")
+    damage = run("doctor", "sales", exit_code=1).stdout
+    assert damage.count("_last_checkpoint") == 1
+
+
 def test_unknown_names_are_reported_before_confirmation(run: Callable[..., Result]) -> None:
     for arguments in (["repair", "sale", "--force"], ["adopt", "sale"], ["reject", "sale"]):
         output = run("mirror", *arguments, exit_code=3).stderr
@@ -201,11 +218,37 @@ def test_foreign_commits_are_adopted_after_confirmation(
     deltalake.write_deltalake(place, ROWS, mode="append")
     seen = json.loads(run("--format", "json", "mirror", "adopt", "shared", "--dry-run").stdout)
     assert seen == {"table": "shared", "foreign_versions": [1]}
+    for command, done in (("adopt", "adopted"), ("reject", "rejected")):
+        assert run("mirror", command, "shared", "--dry-run").stdout == (
+            f"shared: 1 foreign commit\n  version 1 of the log would be {done}\n"
+        )
     run("mirror", "adopt", "shared", exit_code=1)  # without confirmation
     history = ("--format", "json", "history", "shared")
     assert len(json.loads(run(*history).stdout)) == 1
     run("mirror", "adopt", "shared", "--yes")
     assert len(json.loads(run(*history).stdout)) == 2
+
+
+def test_write_to_a_quarantined_table_warns_that_it_is_not_published(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    place = str(tmp_path / "shared")
+    deltalake.write_deltalake(place, ROWS)
+    run("import", place)
+    deltalake.write_deltalake(place, ROWS, mode="append")
+    for version in (1, 2):  # the first write finds the foreign commit
+        assert run("sql", "INSERT INTO shared VALUES (4)").stderr.endswith(
+            f"Warning: version {version} of shared is in the database, but it is not published; "
+            "see `deltasql mirror status shared`\n"
+        )
+    assert "version 3 of shared" in run("optimize", "shared").stderr
+    lines = run("mirror", "status", "shared").stdout.splitlines()
+    assert len(lines) == 2
+    assert "Help:" not in lines[1]
+    assert "Help:" in run("mirror", "status", "shared", "--wide").stdout
+    assert "nothing would be repaired" in run("mirror", "repair", "shared", "--dry-run").stdout
+    run("mirror", "reject", "shared", "--yes")
+    assert "Warning" not in run("sql", "INSERT INTO shared VALUES (4)").stderr
 
 
 def test_rebuild_creates_a_catalog_from_published_logs(

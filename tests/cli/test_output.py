@@ -122,6 +122,17 @@ def test_empty_columns_are_left_out_first_then_the_last_columns() -> None:
     assert found.lines[0].split() == titles
 
 
+def test_first_columns_of_a_wide_history_are_shown_at_80_columns() -> None:
+    row = {"version": "0", "timestamp": "2026-11-19T23:30:27.212000+00:00", "userId": "NULL"}
+    row |= {"userName": "NULL", "operation": "CREATE TABLE AS SELECT"}
+    row |= {f"column_{number}": "x" * 16 for number in range(10)}
+    found = as_columns([*row], [[*row.values()]], right=[False] * len(row), width=80)
+    assert found.lines[0].split()[:3] == ["version", "timestamp", "operation"]
+    assert "2026-11-19T23:30" in found.lines[1]
+    assert max(map(len, found.lines)) <= 80
+    assert found.hidden_columns == len(row) - 4
+
+
 def test_wide_record_has_one_line_per_key(capsys: pytest.CaptureFixture[str]) -> None:
     Output("table", wide=True).record({"name": "sales", "size": "18 KiB"})
     assert capsys.readouterr().out == "name  sales\nsize  18 KiB\n"
@@ -141,6 +152,27 @@ def test_only_tables_and_markdown_print_sizes_with_units(
     assert capsys.readouterr().out.splitlines()[1] == "2295,780,2295"
     Output("table", exact=True).rows([row], [*row])
     assert "KiB" not in capsys.readouterr().out
+
+
+def test_tables_have_titles_for_people_and_other_formats_the_names_of_fields(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"size_bytes": 1536, "lag_s": 0.25, "is_following": False}
+    Output("table").rows([row], [*row])
+    assert capsys.readouterr().out.splitlines() == [
+        "size     lag    following",
+        "1.5 KiB  0.2 s  false",
+    ]
+    Output("table").record(row)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "size       1.5 KiB",
+        "lag        0.2 s",
+        "following  false",
+    ]
+    Output("csv").rows([row], [*row])
+    assert capsys.readouterr().out == "size_bytes,lag_s,is_following\n1536,0.2,false\n"
+    Output("json").record(row)
+    assert json.loads(capsys.readouterr().out) == row
 
 
 def test_wide_characters_are_aligned() -> None:

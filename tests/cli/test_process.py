@@ -194,6 +194,10 @@ def test_completion_offers_columns(uri: str) -> None:
     assert completed("head sales --columns ", DELTASQL_URI=uri) == ["id"]
     assert completed("optimize sales --z-order id,i", DELTASQL_URI=uri) == ["id,id"]
     assert completed("optimize sales --where i", DELTASQL_URI=uri) == ["id="]
+    for command in ("sql", "query"):
+        line = f"{command} FROM\\ crm.sold --columns "
+        assert completed(line, DELTASQL_URI=uri) == ["id"]
+    assert completed("sql --columns ", DELTASQL_URI=uri) == []  # there is no table yet
 
 
 # The program of each shell prints the completions of `deltasql head sa`, one per line.

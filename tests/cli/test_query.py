@@ -84,6 +84,14 @@ def test_query_errors_are_shown_without_a_traceback(sales: Cli) -> None:
     assert "price" in sales("query", "SELECT prise FROM sales", exit_code=3).stderr
 
 
+def test_table_with_the_name_of_a_keyword_can_be_described_in_quotes(sales: Cli) -> None:
+    sales("table", "rename", "sales", "copy")
+    error = sales("query", "DESCRIBE copy", exit_code=3).stderr
+    assert 'If copy is a name, put it in double quotes: "copy".' in error
+    assert len(sales.json("query", 'DESCRIBE "copy"')) == 3
+    assert "double quotes" not in sales("query", "SELECT 1 1", exit_code=3).stderr
+
+
 def test_escape_sequences_in_values_are_not_printed(sales: Cli) -> None:
     assert "\x1b" not in sales("query", "SELECT chr(27) || '[2J' AS a").stdout
 

@@ -20,6 +20,19 @@ def test_statement_changes_a_table_and_prints_its_rows(sales: Cli) -> None:
     assert "id,int" in sales("--format", "csv", "sql", "DESCRIBE empty").stdout
 
 
+def test_statement_without_a_result_reports_what_it_did(sales: Cli) -> None:
+    done = {
+        "CREATE TABLE copy AS SELECT * FROM sales": "CREATE TABLE AS SELECT: copy is at version 0, "
+        "4 rows inserted",
+        "ALTER TABLE copy ADD COLUMN note STRING": "ADD COLUMN: copy is at version 1",
+        "CREATE TABLE IF NOT EXISTS copy (id INT)": "CREATE TABLE: nothing was changed",
+        "DROP TABLE copy": "DROP TABLE: done",
+    }
+    for statement, expected in done.items():
+        assert sales("sql", statement).stderr == f"{expected}\n"
+    assert sales("sql", "CREATE TABLE a (id INT)", "--dry-run").stderr == "nothing was changed\n"
+
+
 def test_parameters_are_json_values_or_text(sales: Cli) -> None:
     text = "SELECT :a AS a, :b AS b, :c AS c, :d AS d"
     given = ("--param", "a=5", "--param", "b=it's", "--param", 'c="5"', "--param", "d=null")

@@ -255,6 +255,8 @@ def test_config_show_names_the_source_and_hides_secrets(
     assert rows["catalogs.prod"]["source"] == "deltasql.toml"
     assert rows["mirror.mode"]["source"] == "default"
     assert "hunter2" not in result.output
+    mirror = CliRunner().invoke(main, ["config", "show", "mirror", "--changed"])
+    assert mirror.output == "no setting of mirror is changed: all have their default values\n"
     changed = CliRunner().invoke(main, ["--format", "json", "config", "show", "--changed"])
     assert "mirror.mode" not in changed.stdout
 

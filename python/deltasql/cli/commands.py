@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import click
 
 from deltasql.cli.completion import COLUMNS, TABLE
 from deltasql.cli.context import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, VERBOSE
-from deltasql.cli.options import Choice, nearest, shared_options
+from deltasql.cli.options import Choice, nearest, shared_options, table_of_uri
 from deltasql.cli.output import echo, message
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def prepare(command: click.Command) -> None:
     for param in command.params:
         if isinstance(param, click.Argument) and param.name == "table":
             param.type = TABLE
+            param.default = partial(table_of_uri, param)
         elif param.metavar in ("COLUMN,…", "COLUMN=VALUE"):
             param.type = COLUMNS
         elif isinstance(param.type, click.Choice) and not isinstance(param.type, Choice):

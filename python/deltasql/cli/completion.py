@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_DELTASQL_COMPLETE"
+_NAME = re.compile(r"\w+(?:\.\w+)?")  # a name that may be a table in SQL
 _MOST = 1000  # a longer list of completions is not useful
 
 
@@ -36,7 +38,10 @@ class TableName(click.ParamType):  # type: ignore[type-arg]  # generic in some r
 
 
 class ColumnNames(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
-    """A list of columns, or a condition on one; completed with the columns of the table."""
+    """A list of columns, or a condition on one; completed with the columns of the table.
+
+    In `query` and `sql`, these are the columns of the tables that the SQL contains.
+    """
 
     name = "text"
 
@@ -45,13 +50,21 @@ class ColumnNames(click.ParamType):  # type: ignore[type-arg]  # generic in some
     ) -> list[CompletionItem]:
         with suppress(Exception), _catalog(ctx) as catalog:
             # While the last option has no value yet, click leaves the arguments in `args`.
-            table = ctx.params.get("table") or next(iter(ctx.args), None)
-            if catalog is None or table is None:
+            given = [ctx.params.get(each) for each in ("table", "sql", "statement")]
+            text = next(filter(None, [*given, *ctx.args]), None)
+            if catalog is None or text is None:
                 return []
             before, comma, word = incomplete.rpartition(",")
             end = "=" if param.metavar == "COLUMN=VALUE" else ""
-            names = catalog.table(table).snapshot().schema.names
-            found = [name for name in names if name.startswith(word)]
+            known = {table.full_name: table for table in catalog.tables()}
+            tables = [text] if text in known else _NAME.findall(text)
+            names = [
+                name
+                for table in dict.fromkeys(tables)
+                if table in known
+                for name in known[table].snapshot().schema.names
+            ]
+            found = [name for name in dict.fromkeys(names) if name.startswith(word)]
             return [CompletionItem(f"{before}{comma}{name}{end}") for name in found][:_MOST]
         return []
 

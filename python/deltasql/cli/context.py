@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deltasql.cli.output import Output
+from deltasql.cli.output import Output, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,10 @@ class Context:
         Yields the catalog, and the name of the table that `uri` contains.
         """
         if uri is None and self.open_catalog is not None:
-            yield self.open_catalog, None
+            try:
+                yield self.open_catalog, None
+            finally:
+                warn_of_unpublished(self.open_catalog)
             return
         # Lazy import: `deltasql --help` must start fast.
         from deltasql.api.catalog.connect import connect, open_existing
@@ -77,8 +80,12 @@ class Context:
 
         place = uri or self.catalog_uri()
         table = parse_uri(place).table_name if is_deltasql_uri(place) else None
-        with connect(place) if create else open_existing(place) as catalog:
-            yield catalog, table
+        opened = connect(place) if create else open_existing(place)
+        try:
+            with opened as catalog:
+                yield catalog, table
+        finally:
+            warn_of_unpublished(opened)
 
     @contextmanager
     def open_table(self, table: str) -> Iterator[tuple[Catalog, str]]:
@@ -106,6 +113,17 @@ class Context:
         else:
             with self.open_table(table) as found:
                 yield found
+
+
+def warn_of_unpublished(catalog: Catalog) -> None:
+    """Warn about commits that could not be published, for example to a quarantined table."""
+    unpublished = catalog.mirror.publisher.unpublished
+    while unpublished:
+        name, version = unpublished.popitem()
+        message(
+            f"Warning: version {version} of {name} is in the database, but it is not published; "
+            f"see `deltasql mirror status {name}`"
+        )
 
 
 def fail_unless(ok: bool) -> None:

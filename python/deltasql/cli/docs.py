@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import click
 
 from deltasql.cli.output import echo
 
+if TYPE_CHECKING:
+    from deltasql.cli.context import Context
+
 
 @click.command()
 @click.argument("topic", required=False)
-def docs(topic: str | None) -> None:
+@click.pass_obj
+def docs(context: Context, topic: str | None) -> None:
     """Print a page of the documentation, or explain an error.
 
-    Without TOPIC, list all pages and errors.
+    Without TOPIC, list all pages and errors with their titles.
 
     \b
     Example:
@@ -27,10 +32,11 @@ def docs(topic: str | None) -> None:
       - **A kind of**: `TxnLogError`
     """
     # A late import: the errors need deltalake, and `deltasql --help` imports this module.
-    from deltasql.exceptions.documentation import documentation, topics
+    from deltasql.exceptions.documentation import documentation, titles, topics
 
     if topic is None:
-        echo("\n".join(topics()))
+        rows = [{"topic": name, "title": title} for name, title in titles().items()]
+        context.output.rows(rows, ("topic", "title"))
         return
     try:
         echo(documentation(topic))

@@ -110,9 +110,10 @@ def main(
 ) -> None:
     """The Delta Lake transaction log, in a database you already run.
 
-    The catalog is given by --uri, --catalog or DELTASQL_URI. Results go to stdout, messages to
-    stderr. Exit codes: 0 success, 1 a check found a problem or a prompt was declined, 2 wrong
-    usage, 3 the command failed, 130 interrupted by Ctrl-C.
+    The catalog is given by --uri, --catalog or DELTASQL_URI. If that URI names a table (?table=),
+    it is the default of TABLE. Results go to stdout, messages to stderr. Exit codes: 0 success, 1 a
+    check found a problem or a prompt was declined, 2 wrong usage, 3 the command failed, 130
+    interrupted by Ctrl-C.
 
     \b
     Example:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from deltasql.cli.context import configure_logging
 from deltasql.cli.output import FORMATS
@@ -116,6 +117,25 @@ def shared_options() -> list[click.Option]:
         )
         for name, details in options.items()
     ]
+
+
+def table_of_uri(argument: click.Argument) -> str | None:
+    """Return the default of the argument TABLE: the table in the URI of the common options."""
+    # Lazy import: `deltasql --help` must start fast.
+    from deltasql.uri import is_deltasql_uri, parse_uri
+
+    ctx = click.get_current_context()
+    uri = None if ctx.obj is None else ctx.obj.uri
+    table = parse_uri(uri).table_name if uri is not None and is_deltasql_uri(uri) else None
+    if table is None and argument.required and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=argument)
+    return table
+
+
+def is_given(name: str) -> bool:
+    """Return whether a parameter is on the command line, and not a default."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
 
 
 def require_known(name: str, known: Collection[str], problem: str) -> None:

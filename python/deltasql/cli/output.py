@@ -30,6 +30,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 FORMATS = ("table", "json", "ndjson", "csv", "yaml", "markdown")
 _QUOTED_IN_CSV = re.compile(r'[",\r\n]')
 _SIZE = re.compile("bytes|^targetSize$", re.IGNORECASE)  # names of fields that contain bytes
+_SECONDS = re.compile("_s$")  # names of fields that contain seconds
+# The titles of fields in the formats table and markdown; other formats have the names of fields.
+_TITLES = {
+    "size_bytes": "size",
+    "size_in_bytes": "file size",
+    "lag_s": "lag",
+    "is_following": "following",
+}
 _PAGE = 1000
 _RESULT_ROWS = 1000  # the formats table and markdown print this many rows without --limit
 
@@ -73,7 +81,7 @@ class Output:
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
         """Print rows with these columns; JSON and YAML contain all fields."""
         if self.is_for_people and not self.exact:
-            rows = [*map(_with_sizes, rows)]
+            rows = [*map(_with_units, rows)]
         if self.format == "json":
             echo(json.dumps([*map(dict, rows)], indent=2, default=_text))
         elif self.format == "ndjson":
@@ -101,7 +109,7 @@ class Output:
             echo(_yaml(dict(record)), nl=False)
             return
         if self.is_for_people:
-            record = _with_sizes(record)
+            record = {_TITLES.get(key, key): each for key, each in _with_units(record).items()}
         rows = [{"key": key, "value": value} for key, value in record.items()]
         if self.wide and self.format == "table":
             drawing = one_below_the_other(record.keys(), [map(self._shown, record.values())])
@@ -196,7 +204,7 @@ class Output:
         return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
 
     def _title(self, column: str) -> str:
-        return column if self.exact else column.replace("_", " ")
+        return column if self.exact else _TITLES.get(column, column).replace("_", " ")
 
     def _cell(self, value: object) -> str:
         if self.exact and value is None:
@@ -286,16 +294,21 @@ def _yaml(value: object) -> str:
     return str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
 
 
-def _with_sizes(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write numbers of bytes in a suitable unit.
+def _with_units(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write numbers of bytes in a suitable unit, and add the unit to seconds.
 
-    >>> _with_sizes({"bytesRemoved": 2295, "rows": 2295})
-    {'bytesRemoved': '2.2 KiB', 'rows': 2295}
+    >>> _with_units({"bytesRemoved": 2295, "lag_s": 0.25, "rows": 2295})
+    {'bytesRemoved': '2.2 KiB', 'lag_s': '0.2 s', 'rows': 2295}
     """
-    return {
-        key: size_text(value) if isinstance(value, int) and _SIZE.search(key) else value
-        for key, value in row.items()
-    }
+
+    def text(key: str, value: Any) -> Any:
+        if isinstance(value, int) and _SIZE.search(key):
+            return size_text(value)
+        if isinstance(value, float) and _SECONDS.search(key):
+            return f"{value:,.1f} s"
+        return value
+
+    return {key: text(key, value) for key, value in row.items()}
 
 
 def _has_numbers(values: Sequence[object]) -> bool:

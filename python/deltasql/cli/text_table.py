@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _GAP = 2
 _SHORTEST = 16  # values are shortened to this width before columns are left out
 _MARK = "…"
+_EMPTY = ("", "NULL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ def as_columns(
     """Draw one line for each row, at most `width` wide; the first line has the titles.
 
     Long values are shortened first. If the table is still too wide, columns are left out: those in
-    the middle, or, with `leave_out="last"`, the last ones. "last" also leaves out empty columns,
-    before it shortens values.
+    the middle, or, with `leave_out="last"`, the last ones. Empty columns are left out before all
+    others; with "last", even before values are shortened.
 
     >>> print(*as_columns(["id", "name"], [["1", "pen"]], right=[True, False], width=80).lines)
     id  name  1  pen
@@ -57,13 +58,19 @@ def as_columns(
     lines = [[_one_line(cell)[: width + 1] for cell in row] for row in [titles, *rows]]
     natural = _widths(lines)
     places = [*range(len(titles))]
-    if leave_out == "last" and _total(natural) > width:
-        places = [place for place in places if any(line[place] for line in lines[1:])] or places
+    shortest = natural if leave_out == "last" else [min(each, _SHORTEST) for each in natural]
+    if _total(shortest) > width:
+        places = [
+            place for place in places if any(line[place] not in _EMPTY for line in lines[1:])
+        ] or places
     cap = _largest_cap([natural[place] for place in places], width)
     widths = {place: min(natural[place], cap) for place in places}
     left, end = _kept(places, widths, width, from_both_ends=leave_out == "middle")
     kept = [*left, *end]
     mark = [_MARK] if len(kept) < len(places) else []
+    if mark:  # the values that are shown can use the rest of the width
+        cap = _largest_cap([natural[place] for place in kept], width - _GAP - len(_MARK))
+        widths = {place: min(natural[place], cap) for place in kept}
     picked = [[*(line[i] for i in left), *mark, *(line[i] for i in end)] for line in lines]
     return Drawing(
         _drawn(
@@ -135,14 +142,17 @@ def _total(widths: Iterable[int]) -> int:
 def _kept(
     places: Sequence[int], widths: Mapping[int, int], width: int, *, from_both_ends: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the columns that fit: those before the mark for left-out columns, and those after."""
+    """Return the columns that fit: those before the mark for left-out columns, and those after.
+
+    Two columns from the start are taken for each from the end: the first ones are usually keys.
+    """
     if _total(widths.values()) <= width:
         return [*places], []
     left, end = [places[0]], deque[int]()
     waiting = deque(places[1:])
     used = widths[places[0]] + _GAP + 1  # the mark is one wide
     while waiting:
-        takes_last = from_both_ends and len(left) > len(end)
+        takes_last = from_both_ends and len(left) > 2 * len(end)
         place = waiting.pop() if takes_last else waiting.popleft()
         used += widths[place] + _GAP
         if used > width:

@@ -25,6 +25,12 @@ def topics() -> list[str]:
     return [*sorted(_pages()), *_errors()]
 
 
+def titles() -> dict[str, str]:
+    """Return the titles of the pages and the causes of the errors, by topic."""
+    pages = {name: _title(path) for name, path in sorted(_pages().items())}
+    return pages | {name: _cause(cls) for name, cls in _errors().items()}
+
+
 def documentation(topic: str) -> str:
     """Return a page or the description of an error, as Markdown without links.
 
@@ -41,10 +47,9 @@ def documentation(topic: str) -> str:
 
 def error_facts(cls: type[TxnLogError]) -> list[str]:
     """Return the cause, the remedy and the fields of an error, as a Markdown list."""
-    cause = (cls.__doc__ or "").partition("\n")[0]
     names = [f"`{each.name}`" for each in fields(cls) if each.name not in ("message", "help")]
     facts = [
-        f"- **Cause**: {cause}",
+        f"- **Cause**: {_cause(cls)}",
         f"- **Remedy**: {cls.default_help}",
         f"- **Default message**: {cls.default_message}",
         f"- **Fields**: {', '.join(names) or 'none'}",
@@ -53,6 +58,15 @@ def error_facts(cls: type[TxnLogError]) -> list[str]:
         parent = cls.__bases__[0].__name__
         facts.append(f"- **A kind of**: [`{parent}`](#{parent.lower()})")
     return facts
+
+
+def _cause(cls: type[TxnLogError]) -> str:
+    return (cls.__doc__ or "").partition("\n")[0]
+
+
+def _title(page: Path) -> str:
+    lines = page.read_text("utf-8").splitlines()
+    return next((line[2:] for line in lines if line.startswith("# ")), "")
 
 
 def _errors() -> dict[str, type[TxnLogError]]:

@@ -58,7 +58,8 @@ def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
         if not file.size and version > last:
             yield LogFault(f"version {version} is empty")
         elif version > high:
-            yield LogFault(f"version {version} is not in the database", is_damage=False)
+            text = f"version {version} is not in the database"
+            yield LogFault(text, is_damage=False, is_after_head=True)
         elif not file.size and version in known and version not in newest:
             # The file may be right: the commit may have been empty when it was imported.
             yield from _commit_faults(log, range(version, version + 1))
@@ -68,7 +69,8 @@ def _faults(log: PublishedLog, published: int) -> Iterator[LogFault]:
             yield LogFault(f"the checkpoint of version {checkpoint.version} is truncated")
     fault = hint_fault(log.storage, listing)
     if fault is not None:
-        yield LogFault(f"{LAST_CHECKPOINT}: {fault}")
+        names_file = fault.startswith(LAST_CHECKPOINT)
+        yield LogFault(fault if names_file else f"{LAST_CHECKPOINT}: {fault}")
 
 
 def _commit_faults(log: PublishedLog, versions: range) -> Iterator[LogFault]:

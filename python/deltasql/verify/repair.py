@@ -95,7 +95,8 @@ class RepairReport(Report):
             for count, noun, action in zip(counts, _NOUNS, actions, strict=True)
             if count
         ]
-        nothing = "nothing to repair" if self.ok else "nothing was repaired"
+        done = "would be" if self.dry_run else "was"
+        nothing = "nothing to repair" if self.ok else f"nothing {done} repaired"
         lines = [f"{self.table}: {', '.join(changes) or nothing}"]
         if self.dry_run:
             lines.append("  nothing was changed")

@@ -62,6 +62,10 @@ class Difference(Report):
         if self.source == DATA:
             return self._data_text()
         place = [f"version {self.version}"] if self.version is not None else []
+        if self.kind == "unreadable":  # the reason often begins with the path and the line
+            reason = _short(self.log)
+            place += [self.path] if self.path and self.path not in reason else []
+            return f"{self.kind} ({self.source}): {', '.join([*place, reason])}"
         place += [each for each in (self.path, self.field) if each]
         values = ""
         if self.sql is not None or self.log is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -12,12 +13,15 @@ import pytest
 
 import deltasql
 from deltasql.api.functions import examine
-from deltasql.exceptions import TxnLogTableNotFoundError
+from deltasql.exceptions import (
+    MirrorDivergedError,
+    StoreUnavailableError,
+    TxnLogTableNotFoundError,
+)
 from deltasql.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from deltasql.api.catalog.catalog import Catalog
     from deltasql.api.inspect.doctor import DoctorReport
@@ -126,6 +130,28 @@ def test_doctor_finds_every_kind_of_problem(sales: Catalog, case: str) -> None:
     assert status == "warning" or not report.ok
 
 
+def test_doctor_suggests_to_adopt_or_reject_foreign_commits(sales: Catalog) -> None:
+    log = Path(sales.table("sales").location) / "_delta_log"
+    (log / f"{1:020d}.json").write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
+
+    def suggestion() -> str:
+        (found,) = (each for each in sales.inspect.doctor().checks if each.status != "ok")
+        return found.suggestion or ""
+
+    expected = ("deltasql mirror adopt sales", "deltasql mirror reject sales")
+    assert all(each in suggestion() for each in expected)
+    assert "repair" not in suggestion()
+    with sales.begin() as tx:
+        tx.write("sales", ROWS)
+    with pytest.raises(MirrorDivergedError):
+        sales.mirror.publish()
+    assert sales.mirror.status("sales")[0].state == "QUARANTINED"
+    assert all(each in suggestion() for each in expected)
+    sales.mirror.reject("sales")
+    (log / f"{1:020d}.json").write_text('{"commitInfo":{"timestamp":1,"operation":"WRITE"}}\n')
+    assert "deltasql mirror repair sales --force" in suggestion()  # version 1 was published
+
+
 def test_doctor_reports_overdue_vacuum_and_small_files(catalog: Catalog) -> None:
     catalog.create_table(
         "sales", ROWS.schema, properties={"delta.deletedFileRetentionDuration": "interval 0 days"}
@@ -231,6 +257,17 @@ def test_unreachable_database_is_a_failed_check(postgres_uri: DeltaSqlUri) -> No
     assert not report.ok
     assert [each.name for each in report.checks] == ["connectivity"]
     assert "hunter2" not in str(report)
+
+
+def test_missing_schema_gets_the_same_advice_from_doctor_and_init(
+    postgres_uri: DeltaSqlUri,
+) -> None:
+    uri = replace(postgres_uri, search_path="missing")
+    (check,) = examine(uri).checks
+    with pytest.raises(StoreUnavailableError) as raised:
+        deltasql.connect(uri, create=True)
+    assert check.suggestion == raised.value.help
+    assert "CREATE SCHEMA missing" in check.suggestion
 
 
 class _ForbiddenStore(BaseHTTPRequestHandler):

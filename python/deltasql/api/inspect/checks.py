@@ -21,6 +21,7 @@ from deltasql.uri import join_table_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from deltasql.exceptions import TxnLogError
     from deltasql.store.store import Store
 
 OK, WARNING, FAILURE = "ok", "warning", "failure"
@@ -286,11 +287,9 @@ def orphans(store: Store) -> Check:
     return Check("orphan rows", OK, "none")
 
 
-def unreachable(error: BaseException) -> Check:
+def unreachable(error: TxnLogError) -> Check:
     """Return the failure for a database that cannot be reached."""
-    return Check(
-        "connectivity", FAILURE, str(error).splitlines()[0], "Check the URI and the database."
-    )
+    return Check("connectivity", FAILURE, str(error).splitlines()[0], error.help)
 
 
 def _list(numbers: list[int]) -> str:

@@ -29,10 +29,11 @@ from deltasql.storage import open_storage
 from deltasql.uri import join_table_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from deltasql.api.catalog.base import BaseCatalog, CatalogTable
     from deltasql.api.inspect.totals import TableTotals
+    from deltasql.mirror.publish.status import LogFault
     from deltasql.mirror.publish.targets import PublishTarget
     from deltasql.store.dialect import Row
 
@@ -132,7 +133,10 @@ def _mirror_problem(catalog: BaseCatalog, target: PublishTarget) -> Check | None
             "mirror",
             FAILURE,
             f"quarantined{place} at version {found.published_version}: {error}",
-            f"Run deltasql verify {name}, then deltasql mirror adopt, reject or repair.",
+            _adopt_or_reject(name)
+            if target.is_own
+            else f"Replace its log: catalog.mirror.repair({name!r}, target={target.name!r}, "
+            "force=True).",
             name,
         )
     if found.state == FAILED and found.pending:
@@ -256,16 +260,36 @@ def _log_files(catalog: BaseCatalog, table: CatalogTable) -> Iterator[Check]:
         if not faults:
             continue
         place = "" if target.is_own else f" at {target.name}"
+        is_damaged = any(each.is_damage for each in faults)
+        problem = "is damaged" if is_damaged else "has commits of another program"
         shown = "; ".join(each.text for each in faults[:_SHOWN])
         more = f" and {len(faults) - _SHOWN:,} more" if len(faults) > _SHOWN else ""
         yield Check(
             "log files",
             FAILURE,
-            f"the published log{place} is damaged: {shown}{more}",
-            f"Write it again: deltasql mirror repair {table.full_name}. With --force, this also "
-            "replaces commits that are not in the database.",
+            f"the published log{place} {problem}: {shown}{more}",
+            " ".join(_log_suggestions(table.full_name, target, faults)),
             table.full_name,
         )
+
+
+def _log_suggestions(name: str, target: PublishTarget, faults: Sequence[LogFault]) -> Iterator[str]:
+    if target.is_own and any(each.is_after_head for each in faults):
+        yield _adopt_or_reject(name)
+    if any(each.is_damage for each in faults):
+        yield f"Write damaged files again: deltasql mirror repair {name}."
+    if any(not each.is_damage and not each.is_after_head for each in faults):
+        yield (
+            "Replace published commits that another program changed: "
+            f"deltasql mirror repair {name} --force."
+        )
+
+
+def _adopt_or_reject(name: str) -> str:
+    return (
+        f"Load the commits of the other program: deltasql mirror adopt {name}. "
+        f"Or move them out of the log: deltasql mirror reject {name}."
+    )
 
 
 def _small_files(

@@ -30,6 +30,7 @@ class StatementRunner(Generic[Result]):
 
     def __init__(self, catalog: Catalog, engine: StatementEngine) -> None:
         self.catalog, self._engine = catalog, engine
+        self.versions: dict[str, int] = {}  # what the last statement committed, by table name
         self._tx: MultiTableTransaction | None = None
         self._failed = False
 
@@ -85,6 +86,7 @@ class StatementRunner(Generic[Result]):
 
     def run(self, statement: s.Statement, parameters: Parameters = None) -> Result:
         """Run a parsed statement."""
+        self.versions = {}
         if not isinstance(statement, s.Rollback):
             self.check_not_failed(statement.name)
         if isinstance(statement, s.Begin | s.Commit | s.Rollback):
@@ -112,11 +114,11 @@ class StatementRunner(Generic[Result]):
             self._rollback()
             return NOTHING
         tx, self._tx = self._tx, None
-        versions = tx.commit()
+        self.versions = tx.commit()
         return pa.table(
             {
-                "table": pa.array(list(versions), pa.string()),
-                "version": pa.array(list(versions.values()), pa.int64()),
+                "table": pa.array(list(self.versions), pa.string()),
+                "version": pa.array(list(self.versions.values()), pa.int64()),
             }
         )
 
@@ -142,7 +144,9 @@ class StatementRunner(Generic[Result]):
 
     def _run_and_commit(self, statement: s.Statement, values: dict[str, Any]) -> Any:
         with self.catalog.begin() as tx:
-            return Statements(tx, self._engine, values).run(statement)
+            result = Statements(tx, self._engine, values).run(statement)
+        self.versions = tx.versions
+        return result
 
     def _run_at_once(self, statement: s.Statement) -> pa.Table | None:
         """Run a statement that takes effect at once; return None for other statements."""

@@ -40,7 +40,7 @@ NOTHING = pa.table({})
 """The result of a statement that returns no rows."""
 _FILLED = frozenset({"delta.generationExpression", CURRENT_DEFAULT, START})
 """Metadata keys of columns whose values a write computes if a statement gives none."""
-_OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.DropNamespace, s.Vacuum)
+OUTSIDE = (s.RenameTable, s.DropTable, s.UndropTable, s.CreateNamespace, s.DropNamespace, s.Vacuum)
 
 
 def run_in_transaction(
@@ -69,7 +69,7 @@ class Statements:
 
     def run(self, statement: s.Statement) -> Any:
         """Run a statement and return its result in the form of the engine."""
-        if isinstance(statement, _OUTSIDE):
+        if isinstance(statement, OUTSIDE):
             raise InvalidQueryError(
                 f"{statement.name} cannot be part of a transaction: it takes effect at once",
                 help="Run it before BEGIN, or after COMMIT or ROLLBACK.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deltasql.cli.commands import error_text, is_closed_pipe
-from deltasql.cli.context import EXIT_WRONG, Context
+from deltasql.cli.context import EXIT_WRONG, Context, warn_of_unpublished
 from deltasql.cli.data.query import run_query
 from deltasql.cli.data.sql import run_statement
 from deltasql.cli.data.statements import HELP, QUERIES, first_word, is_sql, statements
@@ -104,6 +104,7 @@ class Session:
     def _sql(self, text: str) -> None:
         if self.sql.in_transaction or not _is_query(text):
             run_statement(self.context, self.sql, text)
+            warn_of_unpublished(self.catalog)
         else:
             run_query(self.context, self.catalog, text)
 

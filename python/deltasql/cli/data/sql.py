@@ -13,6 +13,7 @@ from deltasql.cli.data.query import columns_of, report_time, sql_text
 from deltasql.cli.options import columns_option, dry_run_option
 from deltasql.cli.output import message
 from deltasql.cli.progress import busy
+from deltasql.model.counts import many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +94,26 @@ def run_statement(
     if found.column_names:
         output = context.output
         output.query_result(found.to_reader(), output.result_limit, columns_of(found, columns))
+    elif not session.in_transaction:
+        _report_done(session, text)
     report_time(context, "statement", started)
+
+
+def _report_done(session: SqlSession, text: str) -> None:
+    """Print what a statement without a result did."""
+    # Lazy imports: `deltasql --help` must start fast.
+    from deltasql.api.sql.statements import OUTSIDE
+    from deltasql.model.statements import statement as s
+    from deltasql.model.statements.parser import parse_statement
+
+    for name, version in session.versions.items():
+        commit = session.catalog.inspect.commit(name, version)
+        rows = f", {many(commit.rows.inserted, 'row')} inserted" if commit.rows.inserted else ""
+        message(f"{commit.operation}: {name} is at version {version}{rows}")
+    if not session.versions:
+        statement = parse_statement(text)
+        is_done = isinstance(statement, (*OUTSIDE, s.Rollback))
+        message(f"{statement.name}: {'done' if is_done else 'nothing was changed'}")
 
 
 def _dry_run(

@@ -9,7 +9,7 @@ import click
 from deltasql.cli.commands import Commands
 from deltasql.cli.context import Context, fail_unless
 from deltasql.cli.options import dry_run_option, require_known, yes_option
-from deltasql.cli.output import confirm, message
+from deltasql.cli.output import confirm, echo, message
 from deltasql.cli.progress import busy, progress
 from deltasql.cli.services import metrics_served, opentelemetry_option, stopping
 from deltasql.model.counts import many
@@ -65,7 +65,11 @@ def status(context: Context, table: str | None, check: bool, fast: bool) -> None
     """
     with context.open_tables(table) as (catalog, name):
         found = catalog.mirror.status(name, files=not fast)
-    context.output.rows([each.to_dict() for each in found], STATUS)
+    rows = [each.to_dict() for each in found]
+    if context.output.is_for_people and not context.wide:  # one line for each table
+        for row in rows:
+            row["last_error"] = (row["last_error"] or "").partition("\n")[0]
+    context.output.rows(rows, STATUS)
     fail_unless(not check or not any(each.is_unhealthy for each in found))
 
 
@@ -144,7 +148,7 @@ def checkpoint(context: Context, table: str) -> None:
       key               value
       version               1
       size                  4
-      size_in_bytes     15.4 KiB
+      file size         15.4 KiB
       num_of_add_files      2
     """
     with (
@@ -207,7 +211,12 @@ def adopt(context: Context, table: str, dry_run: bool, yes: bool) -> None:
                 # `adopt` has no dry run, so list its commits with the dry run of `reject`, which
                 # acts on the same ones.
                 found = catalog.mirror.reject(name, dry_run=True)
-            context.output.record({"table": found.table, "foreign_versions": found.rejected})
+            if context.format == "table":
+                echo(f"{found.table}: {many(len(found.rejected), 'foreign commit')}")
+                for version in found.rejected:
+                    echo(f"  version {version} of the log would be adopted")
+            else:
+                context.output.record({"table": found.table, "foreign_versions": found.rejected})
             return
         _confirm(catalog, name, f"Load the foreign commits of {name} into the database?", yes=yes)
         with busy(f"adopting commits of {name}", color=context.color):

@@ -66,6 +66,10 @@ def show(context: Context, section: str | None, changed: bool) -> None:
         rows = [row for row in rows if row["key"].partition(".")[0] == section]
     if changed:
         rows = [row for row in rows if row["source"] != "default"]
+        if not rows and context.format == "table":
+            where = f" of {section}" if section else ""
+            message(f"no setting{where} is changed: all have their default values")
+            return
     context.output.rows(rows, SETTINGS)
 
 

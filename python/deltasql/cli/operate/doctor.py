@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from deltasql.cli.context import Context, fail_unless
-from deltasql.cli.output import message
+from deltasql.cli.options import is_given
+from deltasql.cli.output import echo, message
 from deltasql.cli.progress import busy
 from deltasql.model.counts import many
 
 COLUMNS = ("status", "name", "table", "detail", "suggestion")
+SHOWN = COLUMNS[:-1]  # the format table prints the suggestions in full, below the table
 
 
 @click.command()
@@ -43,7 +45,7 @@ def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> N
           "suggestion": null,
       …
     """
-    if fast and table is not None:
+    if fast and is_given("table"):
         raise click.UsageError("--fast checks no table: leave out TABLE, or --fast.")
     with busy("checking", color=context.color):
         if context.open_catalog is not None:
@@ -54,7 +56,14 @@ def doctor(context: Context, table: str | None, problems: bool, fast: bool) -> N
 
             report = examine(context.catalog_uri(), table=table, fast=fast)
     rows = [each.to_dict() for each in report.checks if not problems or each.status != "ok"]
-    context.output.rows(rows, COLUMNS)
+    if context.format == "table" and not context.wide:
+        context.output.rows(rows, SHOWN)
+        for row in rows:
+            if row["suggestion"]:
+                name = " of ".join(filter(None, (row["name"], row["table"])))
+                echo(f"{name}: {row['suggestion']}")
+    else:
+        context.output.rows(rows, COLUMNS)
     if context.format == "table":
         warned = many(report.warnings, "warning")
         message(f"{many(len(report.checks), 'check')}, {report.failures} failed, {warned}")

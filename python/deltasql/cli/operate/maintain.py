@@ -10,6 +10,7 @@ from deltasql.cli.operate.spark import session_for
 from deltasql.cli.options import (
     comma_separated,
     dry_run_option,
+    is_given,
     key_and_value,
     require_known,
     spark_option,
@@ -137,9 +138,9 @@ def vacuum(
       path
       0 files would be deleted
     """
-    if uncommitted == (table is not None):
+    if is_given("table") if uncommitted else table is None:
         raise click.UsageError("Give a TABLE, or --uncommitted without a table.")
-    if table is None:
+    if uncommitted or table is None:
         _vacuum_uncommitted(context, dry_run=dry_run, yes=yes)
         return
     if full and lite:
@@ -254,7 +255,7 @@ def checkpoint(context: Context, table: str, version: int | None) -> None:
       key               value
       version               1
       size                  4
-      size_in_bytes     15.4 KiB
+      file size         15.4 KiB
       num_of_add_files      2
     """
     with (

@@ -37,7 +37,7 @@ def table() -> None:
     \b
     Example:
       $ deltasql table list
-      name   location          created at                        is following
+      name   location          created at                        following
       sales  /data/lake/sales  2026-11-19T04:32:00.679000+00:00  false
     """
 
@@ -52,7 +52,7 @@ def list_tables(context: Context, namespace: str | None, dropped: bool) -> None:
     \b
     Example:
       $ deltasql table list --namespace default
-      name   location          created at                        is following
+      name   location          created at                        following
       sales  /data/lake/sales  2026-11-19T04:32:01.267000+00:00  false
     """
     with context.open() as catalog:

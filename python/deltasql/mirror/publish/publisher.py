@@ -84,6 +84,8 @@ class Publisher:
         self._store, self._config = store, config
         # Catch every exception: the commit is already ratified, so a failure is logged and retried.
         self.failures: tuple[type[BaseException], ...] = (Exception,)
+        # The latest commit of each table, by name, that could not be published by this process.
+        self.unpublished: dict[str, int] = {}
         self.forget()
         _publishers.add(self)
 
@@ -108,6 +110,20 @@ class Publisher:
         `commit` is the commit of that version, if the caller has it in memory. `post_commits` maps
         versions to their options of log maintenance. Other versions have the default options.
         """
+        result = self._publish(table, version, commit, post_commits)
+        if result is PublishResult.FAILED:
+            self.unpublished[table.full_name] = version
+        else:
+            self.unpublished.pop(table.full_name, None)
+        return result
+
+    def _publish(
+        self,
+        table: TableRow,
+        version: int,
+        commit: Commit | None,
+        post_commits: Mapping[int, PostCommit],
+    ) -> PublishResult:
         file = None if commit is None else self._encoded(commit)
         failure: BaseException | None = None
         other_targets: int | None = None

@@ -101,6 +101,7 @@ class LogFault(NamedTuple):
 
     text: str
     is_damage: bool = True
+    is_after_head: bool = False  # a commit that `mirror adopt` loads and `mirror reject` moves
 
 
 def with_damage(status: MirrorStatus, faults: Sequence[LogFault]) -> MirrorStatus:

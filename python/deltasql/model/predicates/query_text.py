@@ -163,7 +163,8 @@ def _parsed(text: str, dialect: str | type[Dialect]) -> exp.Expr:
     except SqlglotError as error:
         raise InvalidQueryError(
             f"cannot parse the query{_position(error)}",
-            help=f"Write a SELECT over tables of the catalog, in {whose}'s SQL.",
+            help=f"Write a SELECT over tables of the catalog, in {whose}'s SQL."
+            + _keyword_hint(error, dialect),
         ) from error
     if not found:
         raise _invalid_query("the query is empty")
@@ -378,8 +379,24 @@ def _first_word(sql: str) -> str:
 
 
 def _position(error: SqlglotError) -> str:
+    near = _near(error)
+    if not near or not isinstance(error, ParseError):
+        return ""
+    return f" near {near!r}, line {error.errors[0].get('line')}"
+
+
+def _near(error: SqlglotError) -> str:
+    """Return the word at which the parser failed, or an empty string."""
     if not isinstance(error, ParseError) or not error.errors:
         return ""
-    first = error.errors[0]
-    near = first.get("highlight")
-    return f" near {near!r}, line {first.get('line')}" if near else ""
+    return str(error.errors[0].get("highlight") or "")
+
+
+def _keyword_hint(error: SqlglotError, dialect: str | type[Dialect]) -> str:
+    """Return how to write a table or column whose name is a keyword of SQL."""
+    near, rules = _near(error), sqlglot.Dialect.get_or_raise(dialect)
+    if near.upper() not in rules.tokenizer_class.KEYWORDS:
+        return ""
+    kind = "double quotes" if dialect == DIALECT else "backquotes"
+    quote = '"' if dialect == DIALECT else "`"
+    return f" If {near} is a name, put it in {kind}: {quote}{near}{quote}."
