@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, convert_to_deltalake
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
@@ -98,6 +98,10 @@ class Deltalake(Contender):
     def checkpoint(self, table: int) -> None:
         """Write a checkpoint of the latest version."""
         DeltaTable(self.path(table)).create_checkpoint()
+
+    def register(self, folder: Path) -> None:
+        # The log is always in the folder of the files.
+        convert_to_deltalake(folder)
 
     def open(self) -> Native:
         return DeltaTable(self.path(0))

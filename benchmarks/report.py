@@ -41,7 +41,9 @@ NOTES = {
     "ten_tables": "Median time in milliseconds. deltalake makes ten commits, not one atomic "
     "commit. DuckLake writes one small row to each table.",
     "bulk": "Files per second. Each file has statistics of three columns, for which the floors "
-    "write three rows per file.",
+    "write three rows per file. `register` creates a table from existing small Parquet files, and "
+    "reads the statistics of four columns from their footers: with `convert_to_deltalake` in "
+    "deltasql and deltalake, with `ducklake_add_data_files` in DuckLake.",
     "open": "Each cold open runs in a new process. The time starts after the imports, and the "
     "files are in the cache of the operating system. `open again` is the next open in the same "
     "process, with an open connection. `deltalake-without-files` is deltalake with "
@@ -169,7 +171,8 @@ def _head(scenario: str, case: str, size: int) -> str:
         return "ms"
     if scenario == "start_up":
         return f"`{case}`"
-    titles = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
+    bulk = f"{'to' if case == 'bulk' else case} {size:,}"
+    titles = {"commit": f"{case}, {size:,} commits", "bulk": bulk}
     if scenario in titles:
         return titles[scenario]
     if scenario == "durable":
