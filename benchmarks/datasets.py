@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from benchmarks.workspace import Workspace
 
 FILES_PER_COMMIT = 100_000
+Table: TypeAlias = Deltalake | Deltasql | DuckLake
 
 
 def deltalake_table(files: int) -> Deltalake:
@@ -105,6 +106,19 @@ def ducklake_table(workspace: Workspace, backend: str, files: int) -> DuckLake:
     table.close()
     done.touch()
     return table
+
+
+def writable_copy(workspace: Workspace, table: Table) -> Table:
+    """Copy a table, without its data files, so that commits do not change the original."""
+    copy = table.unconnected()
+    copy.folder = workspace.new_folder(f"copy-{table.name}")
+    ignored = shutil.ignore_patterns("data")
+    shutil.copytree(table.folder, copy.folder, ignore=ignored, dirs_exist_ok=True)
+    if isinstance(copy, DuckLake):
+        copy.style = "parquet"  # each commit adds a file, as in the other systems
+    if not isinstance(copy, Deltalake) and copy.database:
+        copy.database = workspace.new_database(template=copy.database)
+    return copy
 
 
 def parquet_files(count: int) -> Path:

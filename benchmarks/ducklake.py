@@ -93,7 +93,8 @@ class DuckLake(Contender):
             "sqlite": f"sqlite:{self.folder}/lake.sqlite",
             "postgres": f"postgres:dbname={self.database}",
         }[self.backend]
-        options = [f"DATA_PATH '{self.folder}/data'"]
+        # A copied catalog has the path of the original.
+        options = [f"DATA_PATH '{self.folder}/data'", "OVERRIDE_DATA_PATH true"]
         if self.style != "inline":
             options.append("DATA_INLINING_ROW_LIMIT 0")
         if self.backend == "sqlite":

@@ -106,6 +106,10 @@ class Deltalake(Contender):
     def open(self) -> Native:
         return DeltaTable(self.path(0))
 
+    def refresh(self, handle: Native) -> Native:
+        handle.update_incremental()
+        return handle
+
     def list_files(self, handle: Native) -> int:
         return len(handle.file_uris())
 

@@ -47,8 +47,11 @@ NOTES = {
     "open": "Each cold open runs in a new process. The time starts after the imports, and the "
     "files are in the cache of the operating system. `open again` is the next open in the same "
     "process, with an open connection. `deltalake-without-files` is deltalake with "
-    "`without_files=True`. DuckLake attaches its catalog and describes the table, and lists its "
-    "files with `ducklake_list_files`.",
+    "`without_files=True`. DuckLake attaches its catalog and describes the table. `list cold` is "
+    "an open and the first query, which lists all files (in DuckLake `ducklake_list_files`). "
+    "`refresh` is the time in which an open table gets to a version that another process "
+    "committed: deltasql takes a new snapshot, deltalake calls `update_incremental`, DuckLake "
+    "describes the table. `refresh, list` includes a list of all files, which has the new file.",
     "plan": "The time in a new process, with connecting and opening the table. `partition` and "
     "`clustered` filter by a column whose matching files are in neighbouring commits. "
     "`scattered` filters by a column whose matching files are spread over all commits (no "
