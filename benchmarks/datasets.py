@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.contenders import deltasql
-from benchmarks.ducklake import DuckLake
+from benchmarks.ducklake import COLUMNS, DuckLake
 from benchmarks.harness import print_progress
+from benchmarks.ours import Deltasql
 from benchmarks.peers import Deltalake, add_json
 from benchmarks.workload import (
     MODIFIED_MS,
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from benchmarks.harness import Contender
+    from benchmarks.workload import Facts
     from benchmarks.workspace import Workspace
 
 FILES_PER_COMMIT = 100_000
+Table: TypeAlias = Deltalake | Deltasql | DuckLake
 
 
 def deltalake_table(files: int) -> Deltalake:
@@ -62,10 +64,10 @@ def deltalake_table(files: int) -> Deltalake:
     return table
 
 
-def deltasql_table(workspace: Workspace, backend: str, files: int) -> Contender:
+def deltasql_table(workspace: Workspace, backend: str, files: int) -> Deltasql:
     """Return a deltasql table of this size: that of the bulk scenario if it ran, or a new one."""
     made = workspace.datasets.get((f"deltasql-{backend}", files))
-    if made is not None:
+    if isinstance(made, Deltasql):
         return made
     contender = deltasql(workspace, backend)
     print_progress(f"  making {contender.name}'s table of {files:,} files")
@@ -106,9 +108,35 @@ def ducklake_table(workspace: Workspace, backend: str, files: int) -> DuckLake:
     return table
 
 
+def writable_copy(workspace: Workspace, table: Table) -> Table:
+    """Copy a table, without its data files, so that commits do not change the original."""
+    copy = table.unconnected()
+    copy.folder = workspace.new_folder(f"copy-{table.name}")
+    ignored = shutil.ignore_patterns("data")
+    shutil.copytree(table.folder, copy.folder, ignore=ignored, dirs_exist_ok=True)
+    if isinstance(copy, DuckLake):
+        copy.style = "parquet"  # each commit adds a file, as in the other systems
+    if not isinstance(copy, Deltalake) and copy.database:
+        copy.database = workspace.new_database(template=copy.database)
+    return copy
+
+
+def parquet_files(count: int) -> Path:
+    """Return a folder with this many small Parquet files."""
+    folder = CACHE / f"parquet-{count}" / "t0"
+    done = folder.parent / "done"
+    if not done.exists():
+        print_progress(f"  writing {count:,} Parquet files")
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            pq.write_table(_rows(facts(number, count)), folder / f"part-{number:05d}.parquet")
+        done.touch()
+    return folder
+
+
 def _fill_ducklake(db: duckdb.DuckDBPyConnection, files: int) -> None:
     meta = "__ducklake_metadata_lake"
-    db.execute("CREATE TABLE lake.t0 (day VARCHAR, id BIGINT, code BIGINT, amount DOUBLE)")
+    db.execute(f"CREATE TABLE lake.t0 {COLUMNS}")
     db.execute("ALTER TABLE lake.t0 SET PARTITIONED BY (day)")
     partition_id, table_id = db.execute(
         f"SELECT partition_id, table_id FROM {meta}.ducklake_partition_info"
@@ -181,36 +209,37 @@ def _path(files: int) -> str:
 
 def _write_matching_files(folder: Path, files: int) -> pa.Table:
     """Write the files that match the predicates, and return their sizes."""
-    fields = [
-        field.with_metadata({"PARQUET:field_id": str(number)})
-        for number, field in enumerate(SCHEMA, 1)
-    ]
-    schema = pa.schema(fields)
     sizes: list[dict[str, int]] = []
     wanted = {number for predicate in predicates(files) for number in predicate.files}
     for number in sorted(wanted):
         file = facts(number, files)
-        (id_low, id_high), (code_low, code_high), (amount, _) = file.bounds
-        table = pa.table(
-            {
-                "day": [file.day] * ROWS_PER_FILE,
-                "id": range(int(id_low), int(id_high) + 1),
-                "code": range(int(code_low), int(code_high) + 1),
-                "amount": [amount] * ROWS_PER_FILE,
-            },
-            schema=schema,
-        )
         path = (
             folder / f"day={file.day}" / f"ducklake-01a1ddd3-9034-7f41-b843-{number:012d}.parquet"
         )
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path)
+        pq.write_table(_rows(file), path)
         with path.open("rb") as written:
             written.seek(-8, 2)
             footer_size = int.from_bytes(written.read(4), "little")
         size = path.stat().st_size
         sizes.append({"number": number, "size": size, "footer_size": footer_size})
     return pa.Table.from_pylist(sizes)
+
+
+def _rows(file: Facts) -> pa.Table:
+    """Return the rows of a file, with the column ids that DuckLake's own files have."""
+    fields = [
+        field.with_metadata({"PARQUET:field_id": str(number)})
+        for number, field in enumerate(SCHEMA, 1)
+    ]
+    (id_low, id_high), (code_low, code_high), (amount, _) = file.bounds
+    columns = {
+        "day": [file.day] * ROWS_PER_FILE,
+        "id": range(int(id_low), int(id_high) + 1),
+        "code": range(int(code_low), int(code_high) + 1),
+        "amount": [amount] * ROWS_PER_FILE,
+    }
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def _check_ducklake(db: duckdb.DuckDBPyConnection, files: int) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from benchmarks.workload import Facts
 
 
+COLUMNS = "(day VARCHAR, id BIGINT, code BIGINT, amount DOUBLE)"
+
+
 class DuckLake(Contender):
     """DuckLake: an insert of one small row is a commit of one file.
 
@@ -44,12 +47,8 @@ class DuckLake(Contender):
 
     def create(self, tables: int = 1) -> None:
         self.connect()
-        if self.style != "inline":
-            self._db.execute("CALL lake.set_option('data_inlining_row_limit', 0)")
         for table in range(tables):
-            self._db.execute(
-                f"CREATE TABLE lake.t{table} (day VARCHAR, id BIGINT, code BIGINT, amount DOUBLE)"
-            )
+            self._db.execute(f"CREATE TABLE lake.t{table} {COLUMNS}")
         one = self.folder / "one.parquet"
         self._db.execute(
             f"COPY (SELECT 'd0000' AS day, 1::BIGINT AS id, 1::BIGINT AS code, 1::DOUBLE AS amount)"
@@ -71,12 +70,12 @@ class DuckLake(Contender):
 
     def open(self) -> Native:
         self._db.execute(self.attach_sql())
-        return self.reopen(self._db)
+        return self.reopen(None)
 
     def reopen(self, handle: Native) -> Native:
         # The catalog is attached. Each statement reads the latest snapshot of the table.
-        handle.execute("DESCRIBE lake.t0").fetchall()
-        return handle
+        self._db.execute("DESCRIBE lake.t0").fetchall()
+        return self._db
 
     def list_files(self, handle: Native) -> int:
         found = handle.execute("FROM ducklake_list_files('lake', 't0')").fetch_arrow_table()
@@ -94,12 +93,14 @@ class DuckLake(Contender):
             "sqlite": f"sqlite:{self.folder}/lake.sqlite",
             "postgres": f"postgres:dbname={self.database}",
         }[self.backend]
-        # With WAL and a long busy timeout its SQLite catalog performs best.
-        options = ", META_JOURNAL_MODE 'WAL', META_BUSY_TIMEOUT 60000"
-        return (
-            f"ATTACH 'ducklake:{catalog}' AS lake (DATA_PATH '{self.folder}/data'"
-            f"{options if self.backend == 'sqlite' else ''})"
-        )
+        # A copied catalog has the path of the original.
+        options = [f"DATA_PATH '{self.folder}/data'", "OVERRIDE_DATA_PATH true"]
+        if self.style != "inline":
+            options.append("DATA_INLINING_ROW_LIMIT 0")
+        if self.backend == "sqlite":
+            # With WAL and a long busy timeout its SQLite catalog performs best.
+            options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 60000"]
+        return f"ATTACH 'ducklake:{catalog}' AS lake ({', '.join(options)})"
 
     def close(self) -> None:
         self._db.close()
@@ -118,6 +119,10 @@ class DuckLake(Contender):
         for table in range(tables):
             self._db.execute(f"INSERT INTO lake.t{table} VALUES (?, ?, ?, ?)", files[table])
         self._db.execute("COMMIT")
+
+    def register(self, folder: Path) -> None:
+        self._db.execute(f"CREATE TABLE lake.t0 {COLUMNS}")
+        self._db.execute(f"CALL ducklake_add_data_files('lake', 't0', '{folder}/*.parquet')")
 
     def count(self, table: int) -> int:
         row = self._db.execute(f"SELECT count(*) FROM lake.t{table}").fetchone()

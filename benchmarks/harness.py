@@ -90,6 +90,14 @@ class Contender(ABC):
         """Open the table again in a process that had it open; timed."""
         return self.open()
 
+    def refresh(self, handle: Native) -> Native:
+        """Bring an open table to the version that another process committed; timed."""
+        return self.reopen(handle)
+
+    def register(self, folder: Path) -> None:
+        """Create table t0 from the Parquet files of a folder, with statistics; timed."""
+        raise NotImplementedError
+
     def list_files(self, handle: Native) -> int:
         """List every file of an open table as Arrow and return their number; timed."""
         raise NotImplementedError

@@ -10,6 +10,7 @@ from benchmarks.harness import Contender, Native
 from benchmarks.workload import PARTITION_BY, SCHEMA
 from deltasql.exceptions import TxnLogError
 from deltasql.model.actions import AddFile
+from deltasql.uri import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,6 +132,10 @@ class Deltasql(Contender):
 
     def publish(self) -> bool:
         return self.mirror == "off" or self._catalog.mirror.flush()
+
+    def register(self, folder: Path) -> None:
+        table = parse_uri(self.uri).with_table("t0")
+        deltasql.convert_to_deltalake(f"{table}&location={folder}")
 
     def commit_each(self, files: Native, tables: int) -> None:
         with deltasql.begin(self._catalog) as transaction:

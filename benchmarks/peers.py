@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, convert_to_deltalake
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
@@ -99,8 +99,16 @@ class Deltalake(Contender):
         """Write a checkpoint of the latest version."""
         DeltaTable(self.path(table)).create_checkpoint()
 
+    def register(self, folder: Path) -> None:
+        # The log is always in the folder of the files.
+        convert_to_deltalake(folder)
+
     def open(self) -> Native:
         return DeltaTable(self.path(0))
+
+    def refresh(self, handle: Native) -> Native:
+        handle.update_incremental()
+        return handle
 
     def list_files(self, handle: Native) -> int:
         return len(handle.file_uris())

@@ -41,12 +41,17 @@ NOTES = {
     "ten_tables": "Median time in milliseconds. deltalake makes ten commits, not one atomic "
     "commit. DuckLake writes one small row to each table.",
     "bulk": "Files per second. Each file has statistics of three columns, for which the floors "
-    "write three rows per file.",
+    "write three rows per file. `register` creates a table from existing small Parquet files, and "
+    "reads the statistics of four columns from their footers: with `convert_to_deltalake` in "
+    "deltasql and deltalake, with `ducklake_add_data_files` in DuckLake.",
     "open": "Each cold open runs in a new process. The time starts after the imports, and the "
     "files are in the cache of the operating system. `open again` is the next open in the same "
     "process, with an open connection. `deltalake-without-files` is deltalake with "
-    "`without_files=True`. DuckLake attaches its catalog and describes the table, and lists its "
-    "files with `ducklake_list_files`.",
+    "`without_files=True`. DuckLake attaches its catalog and describes the table. `list cold` is "
+    "an open and the first query, which lists all files (in DuckLake `ducklake_list_files`). "
+    "`refresh` is the time in which an open table gets to a version that another process "
+    "committed: deltasql takes a new snapshot, deltalake calls `update_incremental`, DuckLake "
+    "describes the table. `refresh, list` includes a list of all files, which has the new file.",
     "plan": "The time in a new process, with connecting and opening the table. `partition` and "
     "`clustered` filter by a column whose matching files are in neighbouring commits. "
     "`scattered` filters by a column whose matching files are spread over all commits (no "
@@ -169,7 +174,8 @@ def _head(scenario: str, case: str, size: int) -> str:
         return "ms"
     if scenario == "start_up":
         return f"`{case}`"
-    titles = {"commit": f"{case}, {size:,} commits", "bulk": f"to {size:,}"}
+    bulk = f"{'to' if case == 'bulk' else case} {size:,}"
+    titles = {"commit": f"{case}, {size:,} commits", "bulk": bulk}
     if scenario in titles:
         return titles[scenario]
     if scenario == "durable":

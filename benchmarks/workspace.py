@@ -77,11 +77,11 @@ class Workspace:
         path.mkdir(parents=True)
         return path
 
-    def new_database(self) -> str:
-        """Create a PostgreSQL database and return its name."""
+    def new_database(self, *, template: str = "template1") -> str:
+        """Create a PostgreSQL database, empty or a copy of another, and return its name."""
         name = f"bench_{os.getpid()}_{next(_serial)}"
         with self._admin() as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         self._databases.append(name)
         return name
 

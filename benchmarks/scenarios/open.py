@@ -1,4 +1,4 @@
-"""Measure opening a table, with and without listing its files, cold and warm, and peak memory."""
+"""Measure opening, listing and refreshing a table: cold, warm, and peak memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.cold import Measurement, Request, measure
 from benchmarks.contenders import BACKENDS, floors
-from benchmarks.datasets import deltalake_table, deltasql_table, ducklake_table
+from benchmarks.datasets import deltalake_table, deltasql_table, ducklake_table, writable_copy
 from benchmarks.floors import PostgresRowLockFloor
 from benchmarks.harness import Contender, print_progress, result
 from benchmarks.peers import DeltalakeWithoutFiles
@@ -15,6 +15,7 @@ from benchmarks.peers import DeltalakeWithoutFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from benchmarks.datasets import Table
     from benchmarks.harness import Result
     from benchmarks.workspace import Workspace
 
@@ -36,6 +37,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
             each.open_all()
             if number < 3 or each.size < 1_000_000:
                 each.list_all()
+                each.refresh_all()
     return [found for each in tables for found in each.results()]
 
 
@@ -44,20 +46,25 @@ class Tables:
     """The contenders with tables of one size, and their samples."""
 
     size: int
-    listing: list[Contender]
-    opening: list[Contender]
+    listing: Sequence[Contender]
+    opening: Sequence[Contender]
+    refreshing: Sequence[Contender]
     opens: dict[str, list[Measurement]] = field(default_factory=dict)
     lists: dict[str, list[Measurement]] = field(default_factory=dict)
+    refreshes: dict[str, list[Measurement]] = field(default_factory=dict)
 
     @classmethod
     def made(cls, workspace: Workspace, size: int, bare: Sequence[Contender]) -> Tables:
         stock = deltalake_table(size)
-        listing = [
+        listing: list[Table] = [
             stock,
             *(deltasql_table(workspace, backend, size) for backend in BACKENDS),
             *(ducklake_table(workspace, backend, size) for backend in BACKENDS),
         ]
-        return cls(size, listing, [*listing, DeltalakeWithoutFiles(stock.folder), *bare])
+        opening = [*listing, DeltalakeWithoutFiles(stock.folder), *bare]
+        # A second process cannot open a DuckDB file.
+        shared = [table for table in listing if table.backend != "duckdb"]
+        return cls(size, listing, opening, [writable_copy(workspace, table) for table in shared])
 
     def open_all(self) -> None:
         for contender in self.opening:
@@ -75,11 +82,19 @@ class Tables:
                 )
             self.lists.setdefault(contender.name, []).append(measurement)
 
+    def refresh_all(self) -> None:
+        for contender in self.refreshing:
+            print_progress(f"  {self.size:,} files: {contender.name}, refresh")
+            request = Request(contender.unconnected(), "refresh", warm_rounds=3)
+            self.refreshes.setdefault(contender.name, []).append(measure(request))
+
     def results(self) -> Iterator[Result]:
         for contender in self.opening:
             yield from _opened(contender, self.size, self.opens[contender.name])
         for contender in self.listing:
             yield from _listed(contender, self.size, self.lists[contender.name])
+        for contender in self.refreshing:
+            yield from _refreshed(contender, self.size, self.refreshes[contender.name])
 
 
 def _opened(contender: Contender, size: int, measurements: Sequence[Measurement]) -> list[Result]:
@@ -111,4 +126,16 @@ def _listed(contender: Contender, size: int, measurements: Sequence[Measurement]
             unit="MB",
             after_imports=round(imports, 1),
         ),
+    ]
+
+
+def _refreshed(
+    contender: Contender, size: int, measurements: Sequence[Measurement]
+) -> list[Result]:
+    alone = [s * 1000 for a in measurements for s in a.warm_open_seconds]
+    listed = [s * 1000 for a in measurements for s in a.warm_seconds]
+    name, backend = contender.name, contender.backend
+    return [
+        result(name, backend, alone, case="refresh", size=size, metric="latency", unit="ms"),
+        result(name, backend, listed, case="refresh, list", size=size, metric="latency", unit="ms"),
     ]

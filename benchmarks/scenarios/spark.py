@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from benchmarks.harness import Result
-    from benchmarks.ours import Deltasql
     from benchmarks.spark_systems import SparkSystem
     from benchmarks.workspace import Workspace
 
@@ -88,7 +87,7 @@ def _plans(workspace: Workspace, spark: SparkSession, quick: bool) -> list[Resul
     """Open a table of many files for the first time and plan a query."""
     count = QUICK_PLANNED if quick else PLANNED
     stock = deltalake_table(count)
-    ours: Deltasql = deltasql_table(workspace, "sqlite", count)  # type: ignore[assignment]
+    ours = deltasql_table(workspace, "sqlite", count)
     uri = parse_uri(ours.uri).with_table("t0").to_string()
     systems = [
         DeltasqlSpark(spark, uri),
