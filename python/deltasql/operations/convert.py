@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from deltasql.storage import FileInfo, Storage
 
 _LOG = "_delta_log/"
+_FOOTERS_AT_ONCE = 16
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -72,17 +75,17 @@ def convert_files(
             help=f"Give a folder with Parquet files: {location} has no *.parquet file.",
         )
     values = [_partition_values(file.name, partitions, strategy) for file in files]
-    schema, footers = StructType(), []
-    for file in files:
-        with storage.open_input(file.name) as source, pq.ParquetFile(source) as opened:
-            footers.append(opened.metadata)
-            schema = merge_schemas(schema, schema_from_any(_plain(opened.schema_arrow)))
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="deltasql-files") as pool:
+        read = list(pool.map(partial(_footer, storage), [file.name for file in files]))
+    schema = StructType()
+    for each in dict.fromkeys(found for _, found in read):
+        schema = merge_schemas(schema, schema_from_any(each))
     inside = tuple(f for f in schema.fields if f.name not in partitions.names)
     whole = StructType((*inside, *partitions.fields))
     shape = _shape_of(whole, partitions.names, storage)
     adds = [
         _added(file, each, footer_statistics(footer, shape).to_json() if collect_stats else None)
-        for file, each, footer in zip(files, values, footers, strict=True)
+        for file, each, (footer, _) in zip(files, values, read, strict=True)
     ]
     return Converted(whole, partitions.names, adds)
 
@@ -122,9 +125,11 @@ def _undeclared(what: str) -> TxnLogSchemaError:
     )
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Remove the field metadata that Parquet files store."""
-    return pa.schema([field.remove_metadata() for field in schema])
+def _footer(storage: Storage, name: str) -> tuple[pq.FileMetaData, pa.Schema]:
+    """Return the footer of a file, and its schema without the metadata of the fields."""
+    with storage.open_input(name) as source, pq.ParquetFile(source) as opened:
+        schema = pa.schema([field.remove_metadata() for field in opened.schema_arrow])
+        return opened.metadata, schema
 
 
 def _shape_of(schema: StructType, partitions: tuple[str, ...], storage: Storage) -> FileShape:
