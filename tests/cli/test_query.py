@@ -82,6 +82,8 @@ def test_query_errors_are_shown_without_a_traceback(sales: Cli) -> None:
     assert "Did you mean sales?" in sales("query", "SELECT * FROM sale", exit_code=3).stderr
     assert "Help:" in sales("query", "DROP TABLE sales", exit_code=3).stderr
     assert "price" in sales("query", "SELECT prise FROM sales", exit_code=3).stderr
+    for statement in ("DESCRIBE HISTORY sales", "desc detail sales"):
+        assert "deltasql sql" in sales("query", statement, exit_code=3).stderr
 
 
 def test_table_with_the_name_of_a_keyword_can_be_described_in_quotes(sales: Cli) -> None:

@@ -46,6 +46,9 @@ _FIRST_WORDS = frozenset(
     {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "("}
 )
 _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
+_DESCRIBE_STATEMENT = re.compile(
+    r"\s*(?:desc|describe)\s+(history|detail)\s+[\w`\"]", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,12 @@ def parse_query(
     >>> query.tables[0].version
     3
     """
+    statement = _STATEMENT.match(sql)
+    if statement is not None:
+        raise InvalidQueryError(
+            f"DESCRIBE {statement[1].upper()} is a statement, and only queries can be run here",
+            help="Run it with `catalog.sql` or `deltasql sql`.",
+        )
     leading = _LEADING.match(sql)
     kind = "query"
     if leading is not None:
