@@ -188,6 +188,7 @@ def test_cancel_stops_the_query(
         page.evaluate(click.format("run", 100))
         assert ended.wait(30)
         page.wait_for_function("document.getElementById('cancel').hidden")
+        assert page.locator("#cancelled").inner_text() == "The query was cancelled."
 
 
 AXE = "axe-core@4.14.0"

@@ -406,6 +406,7 @@ def _templates() -> jinja2.Environment:
     for show in (units.size, units.count, units.brief, units.duration, units.age, units.timestamp):
         environment.filters[show.__name__] = show
     environment.filters.update(
+        code_spans=units.code_spans,
         percent=units.percent,
         address=units.address,
         quoted=units.quoted,
