@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -414,6 +415,7 @@ def _templates() -> jinja2.Environment:
         many=many,
         masked=masked,
         redact=redact,
+        shell_quoted=shlex.quote,
     )
     environment.globals.update(
         charts=charts, release=__version__, describe=history.describe, sql_name=_sql_name

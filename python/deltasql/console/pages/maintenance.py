@@ -126,8 +126,11 @@ def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
 
 
 def _vacuum(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
-    freed = catalog.inspect.advice(name).vacuum.bytes
     deleted = catalog.vacuum(name, dry_run=False, on_progress=on_progress)
+    freed = 0
+    if deleted:  # then the vacuum has recorded what it deletes
+        (started,) = catalog.inspect.history(name, operation="VACUUM START", limit=1).items
+        freed = started.metrics["sizeOfDataToDelete"]
     return Done(
         [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))],
         notes=["Deleted files cannot be restored."],
