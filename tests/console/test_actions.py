@@ -204,6 +204,9 @@ def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> 
     shown = finished(site, started.headers["location"])
     assert f'name="version" value="{version + 1}"' in shown
     assert audited(site) == [("token", "optimize", "orders", version + 1)]
+    job = f"{site.served.address}{started.headers['location']}"
+    assert "to run this" not in shown
+    assert "Sign in</a> to run this" in httpx.get(job).text  # without the session
     undone = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
     assert f"<dd>{version}</dd>" in finished(site, undone.headers["location"])
     assert table.snapshot().totals().num_files == files
@@ -212,6 +215,7 @@ def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> 
     again = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
     failed = finished(site, again.headers["location"])
     assert "of orders is no longer the latest" in failed
+    assert "would also undo the later commits" in failed
     assert f"deltasql restore orders {version} -v" in failed
     published = site.post("/mirror/orders/retry", {"target": "table"})
     finished(site, published.headers["location"])

@@ -143,7 +143,8 @@ def _undo(catalog: Catalog, name: str, version: int, on_progress: OnProgress) ->
         if latest != version:
             raise TxnLogTransactionError(
                 f"version {version} of {name} is no longer the latest: version {latest} is",
-                help="A restore would also undo the later commits.",
+                help=f"A restore of version {version - 1} would also undo the later commits: look "
+                "at the history first.",
             )
         tx.restore(name, version - 1)
     return Done([("Restored version", count(version - 1))])
