@@ -291,6 +291,18 @@ def test_follow_watch_runs_until_it_is_stopped(sqlite_uri: DeltaSqlUri, sales: P
     assert process.returncode == 0
 
 
+def test_follow_watch_ends_if_the_location_cannot_be_read_at_the_start(
+    run_sqlite: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")  # nothing listens there
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    failed = run_sqlite("follow", "s3://bucket/sales", "--watch", "1", exit_code=3).stderr
+    assert "Check that the location exists" in failed
+    assert "retrying:" not in failed
+
+
 def test_progress_bars_are_drawn_only_on_a_terminal(
     sqlite_uri: DeltaSqlUri, sales: Path, run_sqlite: Run
 ) -> None:

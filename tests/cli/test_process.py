@@ -171,8 +171,8 @@ def test_completion_scripts_are_printed_for_every_shell(shell: str) -> None:
     assert "_DELTASQL_COMPLETE" in run.stdout
 
 
-def completed(line: str, **env: str) -> list[str]:
-    """Return the completions that the bash script would get."""
+def completed(line: str, kind: str = "plain", **env: str) -> list[str]:
+    """Return the completions of this kind that the bash script would get."""
     arguments = ["deltasql", *line.split(" ")]
     variables = {
         "_DELTASQL_COMPLETE": "bash_complete",
@@ -187,7 +187,9 @@ def completed(line: str, **env: str) -> list[str]:
         text=True,
     )
     assert run.stderr == ""
-    return [each.partition(",")[2] for each in run.stdout.splitlines() if each]
+    found = [each.partition(",") for each in run.stdout.splitlines() if each]
+    assert {each[0] for each in found} <= {kind}
+    return [each[2] for each in found]
 
 
 def test_completion_offers_columns(uri: str) -> None:
@@ -200,31 +202,31 @@ def test_completion_offers_columns(uri: str) -> None:
     assert completed("sql --columns ", DELTASQL_URI=uri) == []  # there is no table yet
 
 
-# The program of each shell prints the completions of `deltasql head sa`, one per line.
+# The program of each shell prints the completions of the last word of {words}, one per line.
 SCRIPTS = {
     "bash": """
         eval "$(deltasql completion bash)"
-        COMP_WORDS=(deltasql head sa) COMP_CWORD=2
+        COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
         _deltasql_completion deltasql
-        printf '%s\\n' "${COMPREPLY[@]}"
+        printf '%s\\n' "${{COMPREPLY[@]}}"
     """,
     "zsh": """
         autoload -U compinit && compinit -u -D
         eval "$(deltasql completion zsh)"
-        compadd() { [[ $1 == -U ]] && print -l -- "${(@P)argv[-1]}" }
-        _describe() { print -l -- "${(@P)argv[-1]}" }
-        words=(deltasql head sa) CURRENT=3
+        compadd() {{ [[ $1 == -U ]] && print -l -- "${{(@P)argv[-1]}}" }}
+        _describe() {{ print -l -- "${{(@P)argv[-1]}}" }}
+        words=({words}) CURRENT=${{#words}}
         _deltasql_completion
     """,
     "fish": """
         deltasql completion fish | source
-        complete -C "deltasql head sa"
+        complete -C "{words}"
     """,
 }
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_real_shell_completes_a_table(shell: str, uri: str, tmp_path: Path) -> None:
+def test_real_shell_completes_tables_and_columns(shell: str, uri: str, tmp_path: Path) -> None:
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed: apt-get install {shell}")
@@ -237,13 +239,15 @@ def test_real_shell_completes_a_table(shell: str, uri: str, tmp_path: Path) -> N
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
     }
-    run = subprocess.run(
-        [program, *(["-f"] if shell == "zsh" else []), "-c", SCRIPTS[shell]],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.stdout.split() == ["sales"], run.stderr
+    for words, found in (("head sa", "sales"), ("optimize sales --z-order id,i", "id,id")):
+        script = SCRIPTS[shell].format(words=f"deltasql {words}")
+        run = subprocess.run(
+            [program, *(["-f"] if shell == "zsh" else []), "-c", script],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert run.stdout.split() == [found], run.stderr
 
 
 def test_completion_offers_commands_options_and_tables(uri: str, tmp_path: Path) -> None:
@@ -254,5 +258,7 @@ def test_completion_offers_commands_options_and_tables(uri: str, tmp_path: Path)
     assert completed("head ", DELTASQL_URI=uri) == ["crm.sold", "sales"]
     assert completed("table show sa", DELTASQL_URI=uri) == ["sales"]
     assert completed(f"--uri {uri} optimize cr") == ["crm.sold"]
+    for command in ("import", "follow", "rebuild", "export sales", "mirror targets add sales copy"):
+        assert completed(f"{command} /data/l", kind="dir") == ["/data/l"]
     assert completed("head ", DELTASQL_URI=f"deltasql://sqlite/{tmp_path}/none.db") == []
     assert not (tmp_path / "none.db").exists()

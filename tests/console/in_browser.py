@@ -8,13 +8,14 @@ import tarfile
 import threading
 from base64 import b64encode
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import httpx
 import pytest
 
-from deltasql.console.pages import table
+from deltasql.console.pages import mirror, table
 from deltasql.console.server import serving
 from tests.conftest import new_catalog_uri
 from tests.console.conftest import HOSTILE, TOKEN, Site, new_shop, new_site
@@ -25,7 +26,6 @@ from tests.selection import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
     from playwright.sync_api import Browser, Page
@@ -188,6 +188,36 @@ def test_cancel_stops_the_query(
         page.evaluate(click.format("run", 100))
         assert ended.wait(30)
         page.wait_for_function("document.getElementById('cancel').hidden")
+        assert page.locator("#cancelled").inner_text() == "The query was cancelled."
+
+
+@pytest.mark.everything("the console in a browser, beyond a smoke test")
+def test_mirror_page_shows_the_new_state_when_publishing_ends(
+    browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Path(site.catalog.table("orders").location) / "_delta_log"
+    moved = log.rename(log.with_name("moved"))
+    log.write_text("in the way")
+    with site.catalog.begin() as tx:
+        tx.delete("orders", "id = 5")
+    log.unlink()
+    moved.rename(log)
+    publish, is_shown = mirror._publish, threading.Event()
+
+    def publish_later(*arguments: Any) -> Any:
+        assert is_shown.wait(60)
+        return publish(*arguments)
+
+    monkeypatch.setattr(mirror, "_publish", publish_later)
+    with watched(browser, site) as page:
+        log_in(page, site)
+        page.goto("/mirror/orders")
+        page.get_by_role("button", name="Publish missing versions").click()
+        page.locator("[data-state=running]").wait_for()
+        assert page.locator(".tile", has_text="State").inner_text().endswith("failing")
+        is_shown.set()
+        page.get_by_text("All versions are published").wait_for()
+        assert page.get_by_text("Versions published").is_visible()
 
 
 AXE = "axe-core@4.14.0"

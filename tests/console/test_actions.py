@@ -15,9 +15,11 @@ import httpx
 import pyarrow as pa
 import pytest
 
+import deltasql
 from deltasql.console.console import Console
 from deltasql.console.jobs import Done
 from deltasql.console.server import Served, serving
+from deltasql.console.units import size
 from deltasql.model.progress import Progress
 from deltasql.store.audit import acting_as
 from tests.console.conftest import TOKEN, Site
@@ -52,6 +54,29 @@ def test_maintenance_runs_with_the_token(site: Site) -> None:
     vacuumed = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
     assert "Files deleted" in finished(site, vacuumed.headers["location"])
     assert "Optimize" in site.get("/maintenance").text
+
+
+def test_vacuum_shows_the_size_of_the_files_that_it_deleted(site: Site) -> None:
+    site.log_in()
+    table = site.catalog.table("orders")
+    folder = Path(table.location)
+    keep_nothing = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    with site.catalog.begin() as tx:
+        tx.set_table_properties("orders", keep_nothing)
+    for _ in range(2):  # the undo makes removed files live, and they are removed again
+        finished(site, site.post("/maintenance/orders/optimize").headers["location"])
+        version = str(table.version())
+        undone = site.post("/maintenance/orders/undo", {"version": version})
+        finished(site, undone.headers["location"])
+
+    def stored() -> int:
+        return sum(each.stat().st_size for each in folder.rglob("*.parquet"))
+
+    before = stored()
+    vacuumed = site.post("/maintenance/orders/vacuum", {"confirm": "yes"})
+    shown = finished(site, vacuumed.headers["location"])
+    assert before > stored()
+    assert f"<dt>Freed, about</dt><dd>{size(before - stored())}</dd>" in shown
 
 
 def test_stopping_the_console_finishes_running_jobs(shop: Catalog) -> None:
@@ -93,6 +118,30 @@ def test_failed_publishing_can_be_retried(site: Site) -> None:
     assert "<dt>Versions published</dt><dd>1</dd>" in shown
     assert site.post("/mirror/orders/retry", {"target": "nosuch"}).status_code == 404
     assert "failing" not in site.get("/mirror").text
+
+
+@pytest.mark.two_databases
+def test_foreign_commit_is_shown_with_the_commands_that_resolve_it(
+    site: Site, catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": [1]})
+    options = {"data_root": str(tmp_path / "lake"), "in_commit_timestamps": False}
+    with deltasql.connect(catalog_uri, table=options) as catalog, catalog.begin() as tx:
+        tx.write("open events", rows)
+    location = site.catalog.table("open events").location
+    deltalake.write_deltalake(location, rows, mode="append")  # bypasses the database
+    with site.catalog.begin() as tx:
+        tx.write("open events", rows)
+    site.log_in()
+    shown = unescape(site.get("/mirror/open events").text)
+    assert "quarantined" in shown
+    for command in ("adopt", "reject"):
+        assert f"<code>deltasql mirror {command} 'open events'</code>" in shown
+    assert "Publishing fails until" in shown
+    failed = site.post("/mirror/open events/retry", {"target": "table"})
+    assert 'data-state="failed"' in finished(site, failed.headers["location"])
+    site.catalog.mirror.adopt("open events")
+    assert "All versions are published" in site.get("/mirror/open events").text
 
 
 def test_no_page_shows_a_secret(site: Site, catalog_uri: DeltaSqlUri) -> None:
@@ -155,6 +204,9 @@ def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> 
     shown = finished(site, started.headers["location"])
     assert f'name="version" value="{version + 1}"' in shown
     assert audited(site) == [("token", "optimize", "orders", version + 1)]
+    job = f"{site.served.address}{started.headers['location']}"
+    assert "to run this" not in shown
+    assert "Sign in</a> to run this" in httpx.get(job).text  # without the session
     undone = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
     assert f"<dd>{version}</dd>" in finished(site, undone.headers["location"])
     assert table.snapshot().totals().num_files == files
@@ -163,6 +215,7 @@ def test_actions_are_in_the_audit_log_and_optimize_can_be_undone(site: Site) -> 
     again = site.post("/maintenance/orders/undo", {"version": str(version + 1)})
     failed = finished(site, again.headers["location"])
     assert "of orders is no longer the latest" in failed
+    assert "would also undo the later commits" in failed
     assert f"deltasql restore orders {version} -v" in failed
     published = site.post("/mirror/orders/retry", {"target": "table"})
     finished(site, published.headers["location"])
@@ -258,6 +311,7 @@ def test_import_follow_cutover_and_rollback_can_be_previewed_and_undone(
         assert shop.inspect.table("crm.sales").is_following
         cut_over = run("/migration/crm.sales/cutover", confirm="yes")
         assert "<dd>cut over</dd>" in cut_over
+        assert "Version 2 enables in-commit timestamps" in cut_over
         assert "deltalake before 1.0 and delta-spark are not blocked" in cut_over
         assert not shop.inspect.table("crm.sales").is_following
         assert "would roll back" in run("/migration/crm.sales/rollback", check="yes")
@@ -268,6 +322,7 @@ def test_import_follow_cutover_and_rollback_can_be_previewed_and_undone(
         assert "not in the catalog" in shown
         assert "/tables/crm.sales" not in shown  # such a link would lead nowhere
         assert "<dd>rolled back</dd>" in rolled_back
+        assert "Version 3 drops in-commit timestamps" in rolled_back
         assert "imports the log again as crm.sales" in rolled_back
         assert "<dd>imported</dd>" in undo(rolled_back)
         assert shop.table("crm.sales").snapshot().totals().num_files == 2

@@ -61,6 +61,15 @@ def test_invalid_predicate_error_is_shown_next_to_its_field(site: Site) -> None:
         assert "No files" not in shown.text, predicate
 
 
+def test_commands_in_help_texts_are_shown_as_code(site: Site) -> None:
+    sql = 'SELECT "`<img src=x>`" FROM orders'
+    shown = site.post("/sql", {"sql": sql}).text
+    assert "<code>deltasql schema TABLE</code> lists the columns" in shown
+    assert "<img src=x>" not in shown  # what the user typed is escaped
+    shown = site.get("/tables/nosuch").text
+    assert "<code>deltasql table list</code>" in shown
+
+
 def test_internal_error_is_a_500_and_is_logged(
     site: Site, catalog_uri: DeltaSqlUri, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltasql.cli.completion import COLUMNS, TABLE
+from deltasql.cli.completion import COLUMNS, LOCATION, TABLE
 from deltasql.cli.context import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_WRONG, VERBOSE
 from deltasql.cli.options import Choice, nearest, shared_options, table_of_uri
 from deltasql.cli.output import echo, message
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # The packages of commands, in the order of `--help`.
 _GROUPS = ("Tables", "Data", "History", "Mirror", "Migrate", "Operate", "Help")
+# The arguments that are locations of tables.
+_LOCATIONS = ("source", "roots", "directory", "location")
 
 
 class Commands(click.Group):
@@ -143,6 +145,8 @@ def prepare(command: click.Command) -> None:
         if isinstance(param, click.Argument) and param.name == "table":
             param.type = TABLE
             param.default = partial(table_of_uri, param)
+        elif isinstance(param, click.Argument) and param.name in _LOCATIONS:
+            param.type = LOCATION
         elif param.metavar in ("COLUMN,…", "COLUMN=VALUE"):
             param.type = COLUMNS
         elif isinstance(param.type, click.Choice) and not isinstance(param.type, Choice):

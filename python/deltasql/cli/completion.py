@@ -69,8 +69,20 @@ class ColumnNames(click.ParamType):  # type: ignore[type-arg]  # generic in some
         return []
 
 
+class Location(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """The location of a table; the shell completes it with the folders of this machine."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="dir")]
+
+
 TABLE = TableName()
 COLUMNS = ColumnNames()
+LOCATION = Location()
 
 
 @click.command()
@@ -81,8 +93,8 @@ def completion(shell: str) -> None:
     It also completes options and their values.
 
     For bash, put `eval "$(deltasql completion bash)"` into ~/.bashrc. For zsh, put the same line
-    with `zsh` into ~/.zshrc. For fish, write the output to
-    ~/.config/fish/completions/deltasql.fish.
+    with `zsh` into ~/.zshrc, below the line `autoload -U compinit && compinit`. For fish, write the
+    output to ~/.config/fish/completions/deltasql.fish.
 
     \b
     Example:
@@ -99,7 +111,9 @@ def completion(shell: str) -> None:
     if found is None:  # pragma: no cover - click supports all of SHELLS
         raise click.UsageError(f"no completion for {shell}")
     root = click.get_current_context().find_root().command
-    echo(found(root, {}, "deltasql", _VARIABLE).source())
+    script = found(root, {}, "deltasql", _VARIABLE).source()
+    # click's script for fish would cut lists of columns and descriptions at their first comma.
+    echo(script.replace('string split ","', 'string split --max 1 ","'))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -406,6 +407,7 @@ def _templates() -> jinja2.Environment:
     for show in (units.size, units.count, units.brief, units.duration, units.age, units.timestamp):
         environment.filters[show.__name__] = show
     environment.filters.update(
+        code_spans=units.code_spans,
         percent=units.percent,
         address=units.address,
         quoted=units.quoted,
@@ -413,6 +415,7 @@ def _templates() -> jinja2.Environment:
         many=many,
         masked=masked,
         redact=redact,
+        shell_quoted=shlex.quote,
     )
     environment.globals.update(
         charts=charts, release=__version__, describe=history.describe, sql_name=_sql_name

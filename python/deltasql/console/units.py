@@ -1,13 +1,18 @@
-"""Format numbers, sizes, times, names and URLs for pages."""
+"""Format numbers, sizes, times, names, URLs and error texts for pages."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from urllib.parse import quote
 
+from markupsafe import Markup, escape
+
 from deltasql.model.counts import age as age
 from deltasql.model.counts import short_number, size_text
+
+_CODE = re.compile(r"`([^`\n]+)`")
 
 
 def size(bytes_: float | None) -> str:
@@ -106,3 +111,12 @@ def address(name: str, part: str = "") -> str:
 def quoted(name: str) -> str:
     """Return a name percent-encoded for a URL path."""
     return quote(name, safe="")
+
+
+def code_spans(text: str) -> Markup:
+    """Return a text as HTML, with `code` between backticks in a code element.
+
+    >>> code_spans("run `ls <folder>`, <b> and one ` more")
+    Markup('run <code>ls &lt;folder&gt;</code>, &lt;b&gt; and one ` more')
+    """
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))

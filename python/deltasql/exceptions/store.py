@@ -12,7 +12,11 @@ class TxnLogStoreError(TxnLogError):
     """The database that contains the log failed."""
 
     default_message = "the metadata database failed"
-    default_help = "read the cause of this error; it is the database's own message."
+    default_help = (
+        "Read the cause of this error; it is the database's own message. If permission was denied, "
+        "the database user may only read or lacks another privilege: `deltasql docs production` "
+        "lists the roles."
+    )
 
     backend: str | None = None
 

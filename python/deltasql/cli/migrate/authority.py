@@ -78,23 +78,22 @@ def _refresh_and_report(context: Context, refresh: Callable[..., FollowReport]) 
 def _keep_refreshing(
     context: Context, refresh: Callable[..., FollowReport], seconds: float
 ) -> None:
-    """Refresh every `seconds` until stopped; retry while the database or storage is unavailable."""
+    """Refresh every `seconds` until stopped; retry while the database or storage is unavailable.
+
+    An error of the first refresh ends the command, because the location may be wrong.
+    """
     from deltasql.exceptions import StoreBusyError, StoreUnavailableError
 
     with stopping() as stop:
+        _refresh_and_report(context, refresh)
         message("following; stop with SIGTERM or Ctrl-C")
-        is_shown = False
-        while not stop.is_set():
+        while not stop.wait(seconds):
             try:
-                # Always print the first report, and later ones only if something changed.
-                if not is_shown:
-                    _refresh_and_report(context, refresh)
-                    is_shown = True
-                elif (report := refresh()).state != "up to date":
+                report = refresh()
+                if report.state != "up to date":
                     context.output.report(report)
             except (StoreBusyError, StoreUnavailableError, OSError) as error:
                 message(f"cannot refresh, retrying: {str(error).splitlines()[0]}")
-            stop.wait(seconds)
     message("stopped")
 
 

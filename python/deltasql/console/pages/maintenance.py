@@ -126,8 +126,11 @@ def _optimize(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
 
 
 def _vacuum(catalog: Catalog, name: str, on_progress: OnProgress) -> Done:
-    freed = catalog.inspect.advice(name).vacuum.bytes
     deleted = catalog.vacuum(name, dry_run=False, on_progress=on_progress)
+    freed = 0
+    if deleted:  # then the vacuum has recorded what it deletes
+        (started,) = catalog.inspect.history(name, operation="VACUUM START", limit=1).items
+        freed = started.metrics["sizeOfDataToDelete"]
     return Done(
         [("Files deleted", count(len(deleted))), ("Freed, about", size(freed))],
         notes=["Deleted files cannot be restored."],
@@ -140,7 +143,8 @@ def _undo(catalog: Catalog, name: str, version: int, on_progress: OnProgress) ->
         if latest != version:
             raise TxnLogTransactionError(
                 f"version {version} of {name} is no longer the latest: version {latest} is",
-                help="A restore would also undo the later commits.",
+                help=f"A restore of version {version - 1} would also undo the later commits: look "
+                "at the history first.",
             )
         tx.restore(name, version - 1)
     return Done([("Restored version", count(version - 1))])

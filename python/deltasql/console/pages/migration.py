@@ -200,7 +200,10 @@ def _cutover(catalog: Catalog, name: str, is_check: bool, on_progress: OnProgres
             {"confirm": "yes", "expected": _identity(catalog, name)},
             "makes the log the authority again, and removes the table from the catalog",
         )
-    return _handed_over(report, (label, count(report.caught_up)), undo)
+    changes = []
+    if report.version is not None:
+        changes = [f"version {count(report.version)} enables in-commit timestamps"]
+    return _handed_over(report, (label, count(report.caught_up)), changes, undo)
 
 
 def _rollback(catalog: Catalog, name: str, is_check: bool, on_progress: OnProgress) -> Done:
@@ -215,11 +218,17 @@ def _rollback(catalog: Catalog, name: str, is_check: bool, on_progress: OnProgre
             {"source": report.location, "name": name, "action": action},
             f"{action}s the log again as {name}",
         )
-    return _handed_over(report, (label, count(report.published)), undo)
+    changes = []
+    if report.timestamps_dropped:
+        changes = [f"version {count(report.version)} drops in-commit timestamps"]
+    return _handed_over(report, (label, count(report.published)), changes, undo)
 
 
 def _handed_over(
-    report: CutoverReport | RollbackReport, row: tuple[str, str], undo: Undo | None
+    report: CutoverReport | RollbackReport,
+    row: tuple[str, str],
+    changes: list[str],
+    undo: Undo | None,
 ) -> Done:
     is_gone = report.state == "rolled back"
     return Done(
@@ -230,7 +239,7 @@ def _handed_over(
             ("Compared with the log", "no" if report.verification is None else "yes"),
         ],
         undo=undo,
-        notes=_notes(report),
+        notes=[*changes, *_notes(report)],
         problem=None if report.ok else report.summary(),
         page="/migration" if is_gone else None,
     )

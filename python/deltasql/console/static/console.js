@@ -59,7 +59,7 @@ for (const part of all("[data-load]")) {
     .catch(() => { part.querySelector("p").textContent = "The figures could not be computed. Reload the page to try again."; });
 }
 
-// Poll a running job until it ends.
+// Poll a running job until it ends. A page that also shows what the job changes is then loaded again.
 for (const part of all("[data-poll]")) {
   const look = async () => {
     try {
@@ -68,6 +68,7 @@ for (const part of all("[data-poll]")) {
       part.innerHTML = await answer.text();
     } catch { /* the server may be busy: try again */ }
     if (part.querySelector("[data-state=running]")) setTimeout(look, 700);
+    else if ("reload" in part.dataset) location.reload();
   };
   if (part.querySelector("[data-state=running]")) setTimeout(look, 400);
 }

@@ -28,11 +28,12 @@ if (result) history.replaceState(null, "", result.dataset.address);
 const cancel = document.getElementById("cancel");
 area.form.addEventListener("submit", (event) => {
   if (event.submitter && event.submitter.name === "format") return;
-  cancel.hidden = false;
+  showRunning(true);
   remember(area.value);
 });
-cancel.addEventListener("click", () => { window.stop(); cancel.hidden = true; });
-addEventListener("pageshow", () => { cancel.hidden = true; });
+const showRunning = (isRunning, text = "") => { cancel.hidden = !isRunning; document.getElementById("cancelled").textContent = text; };
+cancel.addEventListener("click", () => { window.stop(); showRunning(false, "The query was cancelled."); });
+addEventListener("pageshow", () => showRunning(false));
 
 // The history and the saved queries stay in this browser.
 const KEPT = 50;

@@ -52,7 +52,7 @@ def open_connection(path: Path, store: StoreSettings) -> sqlite3.Connection:
             ) from error
         raise StoreUnavailableError(
             f"cannot open the SQLite database {str(path)!r}: {error}",
-            help="Check that the folder is writable and that the file is a SQLite database.",
+            help="Check that it is a SQLite database and that it and its folder are writable.",
         ) from error
     return connection
 
