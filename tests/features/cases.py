@@ -54,6 +54,10 @@ SUPPORTED: dict[str, Feature] = {
         f"'delta.enableIcebergCompatV2' = 'true', {NAMES}",
         note="Partitioned tables, arrays and maps only with the embedded engine.",
     ),
+    "icebergCompatV3": Feature(
+        f"'delta.enableIcebergCompatV3' = 'true', 'delta.enableRowTracking' = 'true', {NAMES}",
+        note="Partitioned tables, arrays and maps only with the embedded engine.",
+    ),
     "identityColumns": Feature(columns=f"{PLAIN}, n BIGINT GENERATED ALWAYS AS IDENTITY"),
     "inCommitTimestamp": enabled("delta.enableInCommitTimestamps"),
     "invariants": Feature(columns="id INT NOT NULL, v STRING"),
@@ -84,6 +88,5 @@ UNSUPPORTED: dict[str, str] = {
     "coordinatedCommits-preview": "Not implemented: a preview, in which a coordinator commits.",
     "geospatial": "Not implemented: the types `geometry` and `geography`.",
     "geospatial-dev": "Not implemented: the types `geometry` and `geography`.",
-    "icebergCompatV3": "Not implemented.",
 }
 """Features with which tables can be neither read nor written."""
