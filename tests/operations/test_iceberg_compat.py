@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -119,8 +120,11 @@ def test_changes_that_iceberg_does_not_allow_are_refused_by_name(lake: Catalog) 
 def field_ids(node: Any, path: str = "") -> dict[str, int]:
     """Return the field id of every node of a Parquet schema in Arrow, by its path."""
     found = {}
-    for number in range(node.num_fields):
-        field = node.field(number)
+    if pa.types.is_map(node):
+        fields = [node.key_field, node.item_field]
+    else:
+        fields = [node.field(number) for number in range(node.num_fields)]
+    for field in fields:
         name = f"{path}.{field.name}" if path else field.name
         if b"PARQUET:field_id" in (field.metadata or {}):
             found[name] = int(field.metadata[b"PARQUET:field_id"])
