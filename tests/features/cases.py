@@ -54,6 +54,10 @@ SUPPORTED: dict[str, Feature] = {
         f"'delta.enableIcebergCompatV2' = 'true', {NAMES}",
         note="Partitioned tables, arrays and maps only with the embedded engine.",
     ),
+    "icebergCompatV3": Feature(
+        f"'delta.enableIcebergCompatV3' = 'true', 'delta.enableRowTracking' = 'true', {NAMES}",
+        note="Partitioned tables, arrays and maps only with the embedded engine.",
+    ),
     "identityColumns": Feature(columns=f"{PLAIN}, n BIGINT GENERATED ALWAYS AS IDENTITY"),
     "inCommitTimestamp": enabled("delta.enableInCommitTimestamps"),
     "invariants": Feature(columns="id INT NOT NULL, v STRING"),
@@ -76,14 +80,18 @@ SUPPORTED: dict[str, Feature] = {
     ),
     "vacuumProtocolCheck": Feature("'delta.feature.vacuumProtocolCheck' = 'supported'"),
 }
-READ_ONLY: dict[str, str] = {}
+READ_ONLY: dict[str, str] = {
+    "coordinatedCommits-preview": "A commit coordinator, not the database, decides which commits "
+    "are valid. Reads find the commits that are published in `_delta_log`.",
+}
 """Features with which tables can only be read."""
 UNSUPPORTED: dict[str, str] = {
-    "adaptiveMetadata-preview": "Not implemented: a preview of delta-spark.",
+    "adaptiveMetadata-preview": "delta-spark enables it only together with "
+    "`catalogManaged`, which deltasql does not support.",
     "catalogManaged": "Readers of the path could not read the table.",
-    "coordinatedCommits-preview": "Not implemented: a preview, in which a coordinator commits.",
-    "geospatial": "Not implemented: the types `geometry` and `geography`.",
-    "geospatial-dev": "Not implemented: the types `geometry` and `geography`.",
-    "icebergCompatV3": "Not implemented.",
+    "geospatial": "deltasql does not have the types `geometry` and `geography`. delta-spark "
+    "refuses them unless the internal setting `spark.databricks.delta.geo.preview.enabled` is set.",
+    "geospatial-dev": "The same types as `geospatial`, under a name that delta-spark adds only if "
+    "the property `delta.feature.geospatial-dev` requests it.",
 }
 """Features with which tables can be neither read nor written."""

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deltasql.exceptions import UnsupportedFeatureError
 from deltasql.model.protocol import FENCE, READABLE, WRITABLE, reader_features, writer_features
 from tests.each import check_each
 from tests.features.cases import READ_ONLY, SUPPORTED, UNSUPPORTED
 from tests.features.page import PAGE, with_table
+from tests.migrate.handwritten import HandwrittenTable, column, metadata
 from tests.operations.maintenance import open_lake
 
 if TYPE_CHECKING:
@@ -42,6 +44,27 @@ def test_tables_with_each_feature_are_written_and_read(
 
     with open_lake(catalog_uri, tmp_path) as lake:
         check_each(SUPPORTED, use)
+
+
+def test_import_of_a_table_with_an_unsupported_feature_names_the_feature(
+    catalog_uri: DeltaSqlUri, tmp_path: Path
+) -> None:
+    def refuse(name: str) -> None:
+        protocol: dict[str, Any] = {"minReaderVersion": 3, "minWriterVersion": 7}
+        protocol |= {"readerFeatures": [], "writerFeatures": [name]}
+        if name in UNSUPPORTED:
+            protocol["readerFeatures"] = [name]
+        source, table = HandwrittenTable(tmp_path / name), name.replace("-", "_")
+        source.commit({"protocol": protocol}, metadata(column("id")))
+        with pytest.raises(UnsupportedFeatureError, match=name) as error:
+            lake.import_table(source.path, name=table)
+            assert name in READ_ONLY
+            assert lake.sql(f"SELECT * FROM {table}").to_pylist() == []
+            lake.cutover(table)
+        assert error.value.features == (name,)
+
+    with open_lake(catalog_uri, tmp_path / "lake") as lake:
+        check_each({**UNSUPPORTED, **READ_ONLY}, refuse)
 
 
 def test_page_lists_what_the_code_supports() -> None:

@@ -347,6 +347,19 @@ def test_wrong_totals_of_a_checksum_are_found(published: Catalog) -> None:
     assert found(verify(published)) == {("unreadable", "crc")}
 
 
+def test_order_of_features_in_a_checksum_is_not_a_difference() -> None:
+    from deltasql.verify.compare import compare_mappings
+    from deltasql.verify.report import Differences
+
+    differences = Differences(keep=5)
+    at: dict[str, Any] = {"version": 1, "source": "crc"}
+    sql, log = ({"protocol": {"writerFeatures": each}} for each in (["a", "b"], ["b", "a"]))
+    compare_mappings("checksum", sql, log, differences, **at)
+    assert not differences.kept
+    compare_mappings("checksum", sql, {"protocol": {"writerFeatures": ["a"]}}, differences, **at)
+    assert [each.field for each in differences.kept] == ["protocol"]
+
+
 def test_all_differences_are_counted_and_the_first_are_listed(tmp_path: Path) -> None:
     from deltasql.mirror.log.file_tables import FILES
     from deltasql.verify.compare import compare_files

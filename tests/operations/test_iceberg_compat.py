@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MAP = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
 NAMES = "'delta.columnMapping.mode' = 'name'"
+IDS = "'delta.enableRowTracking' = 'true'"
+V3 = f"'delta.enableIcebergCompatV3' = 'true', {IDS}, {NAMES}"
 
 
 @pytest.fixture
@@ -47,6 +50,7 @@ def stored_columns(lake: Catalog) -> list[list[str]]:
         ),
         (f"'delta.enableIcebergCompatV1' = 'true', {NAMES}", "icebergCompatV1"),
         (f"'delta.enableIcebergCompatV2' = 'true', {NAMES}", "icebergCompatV2"),
+        (V3, "icebergCompatV3"),
     ],
 )
 def test_files_contain_the_partition_columns(lake: Catalog, properties: str, feature: str) -> None:
@@ -62,7 +66,11 @@ def test_files_contain_the_partition_columns(lake: Catalog, properties: str, fea
     mode = snapshot.metadata.configuration.get("delta.columnMapping.mode")
     names = {each.name: each.physical_name(mode) for each in snapshot.schema.fields}
     for stored in stored_columns(lake):
-        assert stored == [names["id"], names["p"], names["q"]]
+        assert [name for name in stored if not name.startswith("_row-")] == [
+            names["id"],
+            names["p"],
+            names["q"],
+        ]
     rows = lake.sql("SELECT * FROM t ORDER BY id").to_pylist()
     assert rows == [
         {"p": "b", "id": 2, "q": None},
@@ -112,12 +120,28 @@ def test_changes_that_iceberg_does_not_allow_are_refused_by_name(lake: Catalog) 
 def field_ids(node: Any, path: str = "") -> dict[str, int]:
     """Return the field id of every node of a Parquet schema in Arrow, by its path."""
     found = {}
-    for number in range(node.num_fields):
-        field = node.field(number)
+    if pa.types.is_map(node):
+        fields = [node.key_field, node.item_field]
+    else:
+        fields = [node.field(number) for number in range(node.num_fields)]
+    for field in fields:
         name = f"{path}.{field.name}" if path else field.name
         if b"PARQUET:field_id" in (field.metadata or {}):
             found[name] = int(field.metadata[b"PARQUET:field_id"])
         found |= field_ids(field.type, name)
+    return found
+
+
+def ids_in_files(lake: Catalog) -> list[dict[str, int]]:
+    """Return the field ids in each live data file, by the paths of the columns."""
+    table = lake.table("t")
+    found = []
+    for path in table.files()["path"].to_pylist():
+        ids = {}
+        for field in pq.read_schema(Path(table.location) / path):
+            own = {field.name: int(field.metadata[b"PARQUET:field_id"])}
+            ids |= own | field_ids(field.type, field.name)
+        found.append(ids)
     return found
 
 
@@ -154,12 +178,7 @@ def test_elements_of_arrays_and_maps_have_ids_in_files(lake: Catalog) -> None:
     names = {each.name: each.physical_name("name") for each in snapshot.schema.fields}
     tags = snapshot.schema.find("tags").metadata["delta.columnMapping.nested.ids"]
     assert list(tags) == [f"{names['tags']}.element"]
-    [path] = lake.table("t").files()["path"].to_pylist()
-    schema = pq.read_schema(Path(lake.table("t").location) / path)
-    ids = {}
-    for field in schema:
-        own = {field.name: int(field.metadata[b"PARQUET:field_id"])}
-        ids |= own | field_ids(field.type, field.name)
+    [ids] = ids_in_files(lake)
     assert len(ids) == len(set(ids.values())) == 11
     assert ids[f"{names['tags']}.element"] == tags[f"{names['tags']}.element"]
     highest = int(snapshot.metadata.configuration["delta.columnMapping.maxColumnId"])
@@ -168,6 +187,93 @@ def test_elements_of_arrays_and_maps_have_ids_in_files(lake: Catalog) -> None:
     assert rows[1] == {"id": 10, "l": [["a"]], "m": [("k", {"x": [2]})], "tags": None}
     assert opened(lake).to_pyarrow_table().num_rows == 2
     assert lake.mirror.verify("t", data="rows")[0].ok
+
+
+def test_rows_of_version_3_keep_their_ids_in_columns_with_the_field_ids_of_iceberg(
+    lake: Catalog,
+) -> None:
+    lake.sql(f"CREATE TABLE t (id INT, l ARRAY<INT>, x VARIANT) TBLPROPERTIES ({V3})")
+    lake.sql("INSERT INTO t (id, l) VALUES (1, array(1)), (2, array(2)), (3, array(3))")
+    lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    lake.sql("DELETE FROM t WHERE id = 3")
+    assert any(lake.table("t").files()["deletion_vector"].to_pylist())
+    lake.sql("UPDATE t SET id = 10 WHERE id = 1")
+    lake.sql("OPTIMIZE t")
+    snapshot = lake.table("t").snapshot()
+    start = "delta.rowTracking.materializedRow"
+    properties = snapshot.metadata.configuration
+    names = [properties[f"{start}{kind}ColumnName"] for kind in ("Id", "CommitVersion")]
+    array = snapshot.schema.fields[1].physical_name("name")
+    [ids] = ids_in_files(lake)
+    assert [ids[name] for name in names] == [2147483540, 2147483539]
+    highest = int(properties["delta.columnMapping.maxColumnId"])
+    assert 1 <= ids[array] < ids[f"{array}.element"] <= highest
+    with lake.begin() as tx:
+        rows = tx.read("t", ["id"], row_ids=True).to_pylist()
+    assert {row["id"]: row["_row_id"] for row in rows} == {10: 0, 2: 1}
+    assert lake.mirror.verify("t", data="rows")[0].ok
+
+
+def test_version_3_is_refused_without_row_tracking_and_for_defaults_that_are_no_literals(
+    lake: Catalog,
+) -> None:
+    lake.sql(
+        f"CREATE TABLE t (id INT, p INT) PARTITIONED BY (p) TBLPROPERTIES ({V3}, "
+        "'delta.enableTypeWidening' = 'true', 'delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    version = lake.table("t").version()
+    statements = {
+        f"CREATE TABLE u (id INT) TBLPROPERTIES ({V3.replace(IDS, NAMES)})": "row tracking",
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.enableRowTracking' = 'false')": "row tracking",
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true')": "two of them",
+        "ALTER TABLE t ALTER COLUMN id TYPE DOUBLE": "from integer to double",
+        "ALTER TABLE t ALTER COLUMN id SET DEFAULT 1 + 2": "not a literal: 1 \\+ 2",
+        "ALTER TABLE t ALTER COLUMN id SET DEFAULT CAST('1' AS INT)": "not a literal",
+        "ALTER TABLE t ALTER COLUMN id SET DEFAULT NULL": "not a literal",
+    }
+
+    def refuse(statement: str) -> None:
+        with pytest.raises(
+            UnsupportedFeatureError, match=f"icebergCompatV3.*{statements[statement]}"
+        ):
+            lake.sql(statement)
+
+    check_each(statements, refuse)
+    with pytest.raises(UnsupportedFeatureError, match="icebergCompatV3 needs it"):
+        lake.sql("ALTER TABLE t DROP FEATURE rowTracking")
+    assert lake.table("t").version() == version
+    lake.sql("ALTER TABLE t ALTER COLUMN id SET DEFAULT -5")
+    lake.sql("ALTER TABLE t ALTER COLUMN id TYPE BIGINT")
+    lake.sql("INSERT INTO t (p) VALUES (1)")
+    assert lake.sql("SELECT * FROM t").to_pylist() == [{"id": -5, "p": 1}]
+
+
+@pytest.mark.parametrize("compat", ["'delta.enableIcebergCompatV2' = 'true', " + NAMES, V3])
+def test_table_is_replaced_with_another_type_of_its_partition_column(
+    lake: Catalog, compat: str
+) -> None:
+    lake.sql(f"CREATE TABLE t (id INT, p INT) PARTITIONED BY (p) TBLPROPERTIES ({compat})")
+    lake.sql("INSERT INTO t VALUES (1, 1)")
+    replace = "CREATE OR REPLACE TABLE t (id INT, {0}) {1} TBLPROPERTIES (" + compat + ")"
+    for columns in (("q BIGINT", "PARTITIONED BY (q)"), ("p BIGINT", "")):
+        with pytest.raises(InvalidActionError, match="partition columns of t cannot change"):
+            lake.sql(replace.format(*columns))
+    lake.sql(replace.format("p BIGINT", "PARTITIONED BY (p)"))
+    lake.sql("INSERT INTO t VALUES (2, 3000000000)")
+    assert lake.sql("SELECT * FROM t").to_pylist() == [{"id": 2, "p": 3_000_000_000}]
+    assert lake.mirror.verify("t", data="rows")[0].ok
+
+
+def test_rows_with_ids_in_files_prevent_version_3(lake: Catalog) -> None:
+    lake.sql(f"CREATE TABLE t (id INT) TBLPROPERTIES ({NAMES})")
+    lake.sql("INSERT INTO t VALUES (1), (2)")
+    lake.sql(f"ALTER TABLE t SET TBLPROPERTIES ({V3})")
+    lake.sql("UPDATE t SET id = 10 WHERE id = 1")
+    lake.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableIcebergCompatV3' = 'false')")
+    with pytest.raises(UnsupportedFeatureError, match="lack the field ids of the columns with row"):
+        lake.sql(f"ALTER TABLE t SET TBLPROPERTIES ({V3})")
+    lake.sql("DELETE FROM t")
+    lake.sql(f"ALTER TABLE t SET TBLPROPERTIES ({V3})")
 
 
 def test_arrays_without_ids_in_files_prevent_version_2(lake: Catalog) -> None:

@@ -9,8 +9,12 @@ import pyarrow as pa
 import pytest
 
 import deltasql
+from deltasql.engine.parquet.footers import named_as_in_file
 from deltasql.exceptions import InvalidActionError, TxnLogProtocolError, UnsupportedFeatureError
+from deltasql.model.features.row_tracking import COLUMN_NAMES, materialized_columns
+from deltasql.model.schema.schema import StructField, StructType
 from tests.conftest import add_file
+from tests.migrate.handwritten import numbered
 from tests.operations.maintenance import open_lake, opened, stock_rows
 
 if TYPE_CHECKING:
@@ -181,6 +185,18 @@ def test_row_tracking_that_is_only_supported_assigns_ids_and_can_be_dropped(lake
     lake.sql("UPDATE t SET v = 'x'")
     opened(lake).alter.set_table_properties(ENABLED)
     assert len(ids(lake)) == 2
+
+
+def test_ids_are_found_by_name_in_files_whose_columns_are_mapped_by_id() -> None:
+    """Files of delta-spark have no field ids for row ids, unless they have icebergCompatV3."""
+    names = {key: f"row {key}" for key in COLUMN_NAMES}
+    row_columns = materialized_columns({**ENABLED, **names})
+    marks = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id"}
+    schema = StructType((StructField("id", "long", metadata=marks), *row_columns))
+    row_fields = [pa.field(name, pa.int64()) for name in names.values()]
+    stored = pa.schema([numbered("a", pa.int64(), 1), *row_fields])
+    found = named_as_in_file(schema, stored, "f.parquet")
+    assert [each.physical_name("id") for each in found.fields] == ["a", *names.values()]
 
 
 def test_ids_are_kept_with_column_mapping_and_partitions(lake: Catalog) -> None:

@@ -468,6 +468,18 @@ def test_client_that_does_not_keep_row_ids_cannot_change_rows(
     assert {len(file) for file in plain["files"]} == {4}
 
 
+def test_client_cannot_write_files_that_need_ids_of_array_elements(
+    client: Client, lake: Catalog
+) -> None:
+    for version, extra in ((2, ""), (3, "'delta.enableRowTracking' = 'true', ")):
+        lake.sql(
+            f"CREATE TABLE v{version} (l ARRAY<INT>) TBLPROPERTIES ({extra}"
+            f"'delta.enableIcebergCompatV{version}' = 'true', 'delta.columnMapping.mode' = 'name')"
+        )
+        with pytest.raises(ServiceError, match="field ids of array elements"):
+            client.begin(f"v{version}")
+
+
 def test_numbers_of_identity_columns_are_reserved_for_a_write(
     client: Client, lake: Catalog
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import deltasql.spark
 from deltasql.spark.read import read
 from tests.migrate.handwritten import HandwrittenTable, column, metadata
 from tests.migrate.spark_tables import forget
@@ -15,7 +18,6 @@ from tests.selection import EVERYTHING, smoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -36,6 +38,14 @@ CASES = {
         },
     ),
     "mapping by id": ("", {"delta.columnMapping.mode": "id"}),
+    "Iceberg, vectors": (
+        "",
+        {
+            "delta.enableIcebergCompatV3": "true",
+            "delta.columnMapping.mode": "name",
+            "delta.enableDeletionVectors": "true",
+        },
+    ),
     "rules": ("", {"delta.constraints.c": "id < 1000"}),
 }
 STATEMENTS = (
@@ -119,6 +129,23 @@ def test_changed_rows_keep_their_ids_and_all_engines_read_the_same_ids(
     lake.sql("OPTIMIZE t")
     assert by_id(sql(f"SELECT {IDS} FROM lake.default.t")) == through_catalog
     assert lake.mirror.verify("t")[0].ok
+
+
+@pytest.mark.parametrize("on_catalog", [True, False])
+def test_columns_with_row_ids_have_the_field_ids_of_iceberg_in_files_of_spark(
+    spark: SparkSession, lake: Catalog, sql: Callable[[str], list[Any]], on_catalog: bool
+) -> None:
+    compat = {"delta.enableIcebergCompatV3": "true", "delta.columnMapping.mode": "name"}
+    create(lake, "t", "", compat)
+    if on_catalog:
+        sql("UPDATE lake.default.t SET v = 'new'")
+    else:
+        deltasql.spark.sql(spark, "UPDATE t SET v = 'new'", catalog=lake)
+    table = lake.table("t")
+    for path in table.files()["path"].to_pylist():
+        fields = pq.read_schema(Path(table.location) / path)
+        found = [int(field.metadata[b"PARQUET:field_id"]) for field in fields]
+        assert found == [1, 2, 3, 2147483540, 2147483539]
 
 
 def test_ids_are_metadata_columns_that_can_be_filtered_and_pruned(

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import deltasql.spark
+from deltasql.exceptions import UnsupportedFeatureError
 from tests.migrate.corpus_features import row_tracking
+from tests.migrate.spark_tables import run
+from tests.operations.test_iceberg_compat import ids_in_files
 from tests.operations.test_type_widening import widened
 from tests.spark.alternation import Alternation
 
@@ -113,6 +116,74 @@ def test_row_ids_stay_the_same_when_deltasql_and_delta_spark_write_in_turn(
     table.on_spark("OPTIMIZE t")
     assert len(table.lake.table("t").files()) == 1
     assert ids(table) == after
+
+
+V3 = (
+    "'delta.enableIcebergCompatV3' = 'true', 'delta.enableRowTracking' = 'true', "
+    "'delta.columnMapping.mode' = 'name'"
+)
+
+
+@pytest.mark.parametrize("creator", ["deltasql", "delta-spark"])
+def test_table_with_iceberg_compatibility_3_is_written_in_turn(
+    table: Alternation, tmp_path: Path, creator: str
+) -> None:
+    """Both write the partition column, and the ids of array elements and of row ids, to files."""
+    create = (
+        "CREATE TABLE {t} (id BIGINT, p INT, l ARRAY<INT>, m MAP<STRING, INT>, at TIMESTAMP) "
+        "{u} PARTITIONED BY (p) TBLPROPERTIES (" + V3 + ", 'delta.enableDeletionVectors' = 'true')"
+    )
+    if creator == "deltasql":
+        table.ours(create.format(t="t", u=""))
+    else:
+        run(table.spark, tmp_path / "foreign", create.format(t="{t}", u="USING delta"))
+        table.lake.import_table(str(tmp_path / "foreign"), name="t")
+        table.lake.cutover("t")
+    at = "TIMESTAMP '2024-05-01 10:00:00'"
+    rows = "VALUES ({0}, 1, array({0}), map('k', {0}), " + at + "), ({0} + 1, 2, NULL, NULL, NULL)"
+    table.ours("INSERT INTO t " + rows.format(1))
+    table.theirs("INSERT INTO {t} " + rows.format(3))
+    first = ids(table)
+    table.ours("UPDATE t SET l = array(9), p = 3 WHERE id IN (1, 3)", "DELETE FROM t WHERE id = 4")
+    table.theirs(
+        "UPDATE {t} SET l = array(8) WHERE id IN (2, 3)", "INSERT INTO {t} (id) VALUES (6)"
+    )
+    with pytest.raises(UnsupportedFeatureError) as refused:
+        table.on_spark("UPDATE t SET p = 7")
+    assert refused.value.features == ("materializePartitionColumns",)
+    table.ours("OPTIMIZE t")
+    after = ids(table)
+    assert sorted(after) == [1, 2, 3, 6]
+    assert all(after[number][0] == first[number][0] for number in (1, 2, 3))
+    table.theirs("OPTIMIZE {t}")
+    assert ids(table) == after
+    assert table.lake.mirror.verify("t", data="rows")[0].ok
+    snapshot = table.lake.table("t").snapshot()
+    wanted = {}
+    for field in snapshot.schema.fields:
+        name = field.physical_name("name")
+        wanted[name] = field.metadata["delta.columnMapping.id"]
+        wanted |= field.metadata.get("delta.columnMapping.nested.ids", {})
+    for kind, number in (("Id", 2147483540), ("CommitVersion", 2147483539)):
+        key = f"delta.rowTracking.materializedRow{kind}ColumnName"
+        wanted[snapshot.metadata.configuration[key]] = number
+    for found in ids_in_files(table.lake):
+        assert found.items() <= wanted.items()
+        assert found.keys() >= {key for key in wanted if not key.startswith("_row-")}
+
+
+def test_spark_writes_tables_of_delta_spark_with_iceberg_compatibility(
+    table: Alternation, tmp_path: Path
+) -> None:
+    """delta-spark adds nested ids to every column, also if it has no array and no map."""
+    create = "CREATE TABLE {t} (id BIGINT, v STRING) USING delta TBLPROPERTIES (%s)"
+    run(table.spark, tmp_path / "foreign", create % V3, "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    table.lake.import_table(str(tmp_path / "foreign"), name="t")
+    table.lake.cutover("t")
+    table.on_spark("UPDATE t SET v = 'x' WHERE id = 1")
+    [found] = [each for each in ids_in_files(table.lake) if len(each) > 2]
+    assert list(found.values()) == [1, 2, 2147483540, 2147483539]
+    assert len(ids(table)) == 2
 
 
 def test_delta_spark_reads_ids_that_were_added_later(table: Alternation) -> None:

@@ -351,7 +351,7 @@ class Committer:
             )
             # Compare physical names: renaming a partition column does not change the files.
             if state.partition_columns != before.partition_columns:
-                _reject_mixed_partitions(session, staged, head, state)
+                _reject_mixed_partitions(session, staged, head, before, state)
         validate_against(staged, state)
         if head is not None and staged.read_version is not None:
             if not 0 <= staged.read_version <= head.version:
@@ -523,10 +523,11 @@ def _created_state(staged: Staged, metadata: Metadata | None) -> TableState:
 
 
 def _reject_mixed_partitions(
-    session: Session, staged: Staged, head: Head, state: TableState
+    session: Session, staged: Staged, head: Head, before: TableState, state: TableState
 ) -> None:
     """Reject new partition columns unless the commit removes every file that has the old ones."""
-    if state.iceberg_compat:
+    renamed = state.metadata.partition_columns != before.metadata.partition_columns
+    if state.iceberg_compat and renamed:
         raise InvalidActionError(
             f"the partition columns of {staged.table.full_name} cannot change: the table has "
             f"{state.iceberg_compat[0]}",

@@ -106,6 +106,7 @@ KNOWN: Mapping[str, Callable[[str], object]] = {
     "delta.enableFullRetentionRollback": _boolean,
     "delta.enableIcebergCompatV1": _boolean,
     "delta.enableIcebergCompatV2": _boolean,
+    "delta.enableIcebergCompatV3": _boolean,
     "delta.enableInCommitTimestamps": _boolean,
     "delta.enableMaterializePartitionColumnsFeature": _boolean,
     "delta.enableRowTracking": _boolean,

@@ -72,6 +72,7 @@ FEATURES: Mapping[str, Feature] = {
         Feature("domainMetadata"),
         Feature("icebergCompatV1", requires=("columnMapping",)),
         Feature("icebergCompatV2", requires=("columnMapping",)),
+        Feature("icebergCompatV3", requires=("columnMapping", "rowTracking")),
         Feature("inCommitTimestamp"),
         Feature("materializePartitionColumns"),
         Feature("rowTracking", requires=("domainMetadata",)),
@@ -106,7 +107,7 @@ WRITABLE = frozenset(
         *("clustering", "timestampNanos"),
         *("allowColumnDefaults", "identityColumns"),
         *(CHECKPOINT_PROTECTION, "rowTracking", "materializePartitionColumns"),
-        *("icebergCompatV1", "icebergCompatV2"),
+        *("icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
         FENCE,
     }
 )
@@ -117,6 +118,7 @@ BY_PROPERTY = {
     "delta.enableDeletionVectors": "deletionVectors",
     "delta.enableIcebergCompatV1": "icebergCompatV1",
     "delta.enableIcebergCompatV2": "icebergCompatV2",
+    "delta.enableIcebergCompatV3": "icebergCompatV3",
     "delta.enableInCommitTimestamps": "inCommitTimestamp",
     "delta.enableMaterializePartitionColumnsFeature": "materializePartitionColumns",
     "delta.enableRowTracking": "rowTracking",

@@ -163,9 +163,18 @@ def compare_mappings(
             continue
         if name == "schemaString" and same_json(left, right):
             continue
-        if name in ("readerFeatures", "writerFeatures") and set(left or ()) == set(right or ()):
+        if _unordered(name, left) == _unordered(name, right):
             continue
         found.add(Difference(kind, version, path, name, left, right, source))
+
+
+def _unordered(name: str, value: Any) -> Any:
+    """Return a value of an action with its lists of table features sorted."""
+    if name == "protocol" and isinstance(value, dict):
+        return {key: _unordered(key, each) for key, each in value.items()}
+    if name in ("readerFeatures", "writerFeatures") and isinstance(value, list | tuple):
+        return sorted(map(str, value))
+    return value
 
 
 def same_json(left: str | None, right: str | None) -> bool:

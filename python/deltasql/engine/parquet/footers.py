@@ -53,7 +53,8 @@ def _named_struct(struct: StructType, stored: Sequence[pa.Field]) -> StructType:
     for member in struct.fields:
         number = str(member.metadata.get(COLUMN_ID, ""))
         found = by_id.get(number.encode())
-        if COLUMN_ID not in member.metadata:  # a materialized column of row tracking
+        # Row ids and commit versions are read by name: older files have no field ids for them.
+        if PHYSICAL_NAME not in member.metadata:
             members.append(member)
         elif found is None:
             members.append(_renamed(member, _free_name(number, taken)))

@@ -25,6 +25,7 @@ from deltasql.engine.spark.schema import quoted, spark_path
 from deltasql.engine.spark.session_copy import WRITE_SETTINGS, copy_session
 from deltasql.engine.spark.workers import map_in_arrow
 from deltasql.exceptions import TxnLogEngineError, UnsupportedFeatureError
+from deltasql.model.features.iceberg_compat import enabled_compat
 from deltasql.model.schema.column_mapping import has_nested_ids
 from deltasql.model.schema.schema import column_mapping_mode
 from deltasql.storage import open_storage, parse_location
@@ -86,7 +87,7 @@ def write_files(
         raise UnsupportedFeatureError(
             f"the files of the table at {plan.location} must contain the field ids of array "
             "elements and map entries, which Spark does not write",
-            features=("icebergCompatV2",),
+            features=tuple(enabled_compat(plan.configuration)),
             help="Write this table with DuckDB: engine='duckdb'.",
         )
     folder = f"{plan.folder}{uuid.uuid4().hex[:12]}"

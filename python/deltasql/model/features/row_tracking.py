@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from deltasql.exceptions import InvalidActionError
 from deltasql.model.actions import DomainMetadata
 from deltasql.model.json_text import read_stats
+from deltasql.model.schema.column_mapping import COLUMN_ID
 from deltasql.model.schema.schema import StructField
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ COLUMN_NAMES = {
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-",
 }
 """The properties with the names of the materialized columns, and how new names start."""
+_ROW_ID_FIELD, _VERSION_FIELD = 2147483540, 2147483539
+"""The field ids that Iceberg reserves for these columns; icebergCompatV3 needs them."""
 _CHANGES = "deltasql.changesWithRow"
 
 
@@ -68,7 +71,10 @@ def materialized_columns(configuration: Mapping[str, str]) -> tuple[StructField,
     if not is_enabled(configuration) or any(key not in configuration for key in COLUMN_NAMES):
         return ()
     row_id, version = (configuration[key] for key in COLUMN_NAMES)
-    return StructField(row_id, "long"), StructField(version, "long", metadata={_CHANGES: True})
+    return (
+        StructField(row_id, "long", metadata={COLUMN_ID: _ROW_ID_FIELD}),
+        StructField(version, "long", metadata={COLUMN_ID: _VERSION_FIELD, _CHANGES: True}),
+    )
 
 
 def changes_with_row(column: StructField) -> bool:

@@ -28,7 +28,7 @@ COLUMN_ID = "delta.columnMapping.id"
 NESTED_IDS = "delta.columnMapping.nested.ids"
 """The key of the ids of the elements, keys and values in a column, by physical path."""
 _MARKS = (COLUMN_ID, PHYSICAL_NAME, NESTED_IDS)
-_NEEDS_NESTED_IDS = "delta.enableIcebergCompatV2"
+_NEED_NESTED_IDS = ("delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 
 
 def with_column_mapping(
@@ -58,7 +58,7 @@ def with_new_columns_mapped(
     mapped, last = _numbered(
         schema, _highest_id(schema, configuration), lambda _: f"col-{uuid.uuid4()}"
     )
-    if configuration.get(_NEEDS_NESTED_IDS, "").strip().lower() == "true":
+    if any(configuration.get(key, "").strip().lower() == "true" for key in _NEED_NESTED_IDS):
         mapped, last = _with_nested_ids(mapped, last)
     return mapped, {**configuration, MAX_ID: str(last)}
 
@@ -115,7 +115,8 @@ def _numbered(schema: StructType, last: int, name: Callable[[str], str]) -> tupl
 
 def has_nested_ids(schema: StructType) -> bool:
     """Return whether data files need ids for the elements of arrays and maps."""
-    return any(NESTED_IDS in member.metadata for member in _members(schema))
+    # delta-spark gives every column the key, also without ids.
+    return any(member.metadata.get(NESTED_IDS) for member in _members(schema))
 
 
 def lacks_nested_ids(schema: StructType) -> bool:

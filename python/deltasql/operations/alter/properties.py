@@ -14,7 +14,7 @@ from deltasql.exceptions import (
 )
 from deltasql.exceptions.prefixes import PROPERTY_ERROR
 from deltasql.model.features.iceberg_compat import enabled_compat, materializes_partitions
-from deltasql.model.features.row_tracking import is_enabled, with_column_names
+from deltasql.model.features.row_tracking import COLUMN_NAMES, is_enabled, with_column_names
 from deltasql.model.properties import KNOWN, NAME_IN_CATALOG, check_values, stored_properties
 from deltasql.model.protocol import (
     FEATURE_PREFIX,
@@ -93,11 +93,16 @@ def _check_files(stage: TableStage, wanted: Mapping[str, str]) -> None:
     lacks_columns = stage.partition_columns and not materializes_partitions(
         stage.configuration, writer_features(stage.protocol)
     )
-    lacks_ids = "icebergCompatV2" in new and lacks_nested_ids(stage.schema)
-    if len(files) and (lacks_columns or lacks_ids or files["num_records"].null_count):
-        what = "the partition columns" if lacks_columns else "the number of rows"
-        if lacks_ids:
-            what = "the field ids of array elements and map entries"
+    may_have_rows = not stage.configuration.keys().isdisjoint(COLUMN_NAMES)
+    missing = {
+        "the field ids of array elements and map entries": "icebergCompatV1" not in new
+        and lacks_nested_ids(stage.schema),
+        "the field ids of the columns with row ids": "icebergCompatV3" in new and may_have_rows,
+        "the partition columns": lacks_columns,
+        "the number of rows": files["num_records"].null_count,
+    }
+    what = next((name for name, lacks in missing.items() if lacks), None)
+    if len(files) and what:
         raise UnsupportedFeatureError(
             f"{min(new)} cannot be enabled: the existing files lack {what}",
             features=tuple(new),

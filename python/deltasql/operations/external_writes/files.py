@@ -19,7 +19,7 @@ from deltasql.engine.parquet.file_shape import file_shape
 from deltasql.engine.parquet.footer_stats import read_footer
 from deltasql.engine.parquet.writer import add_action, has_tight_bounds, partition_folder
 from deltasql.exceptions import TxnLogEngineError, TxnLogTransactionError, UnsupportedFeatureError
-from deltasql.model.features.iceberg_compat import MATERIALIZED
+from deltasql.model.features.iceberg_compat import MATERIALIZED, enabled_compat
 from deltasql.model.features.row_tracking import FEATURE
 from deltasql.model.schema.column_mapping import has_nested_ids
 from deltasql.model.schema.schema import column_mapping_mode
@@ -102,7 +102,7 @@ def reject_nested_ids(stage: TableStage) -> None:
         raise UnsupportedFeatureError(
             f"the files of {stage.name} must contain the field ids of array elements and map "
             "entries, which Spark does not write",
-            features=("icebergCompatV2",),
+            features=tuple(enabled_compat(stage.configuration)),
             help="Write this table with the embedded engine.",
         )
 

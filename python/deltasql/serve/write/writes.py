@@ -33,7 +33,7 @@ from deltasql.model.clock import Stopwatch
 from deltasql.model.partition_values import parse_partition_value
 from deltasql.model.schema.convert import schema_from_spark
 from deltasql.model.schema.identity import identity_columns
-from deltasql.model.schema.schema import StructField, StructType, column_mapping_mode
+from deltasql.model.schema.schema import StructType, column_mapping_mode
 from deltasql.operations.alter.cluster_by import cluster_by
 from deltasql.operations.create import record_create, replace_table
 from deltasql.operations.deletion_vectors import can_mark_any_file
@@ -368,9 +368,8 @@ def _identity_plan(stage: TableStage) -> list[dict[str, Any]]:
 
 def _row_columns(stage: TableStage) -> str:
     """Return the columns that files have for the ids of rows; none without row tracking."""
-    return StructType(
-        tuple(StructField(each.name, each.type) for each in stage.row_columns)
-    ).to_json()
+    mode = column_mapping_mode(stage.configuration)
+    return StructType(tuple(stored_field(each, mode) for each in stage.row_columns)).to_json()
 
 
 def _stage_files(tx: MultiTableTransaction, write: _Write, body: Mapping[str, Any]) -> None:
