@@ -46,9 +46,7 @@ _FIRST_WORDS = frozenset(
     {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE", "DESC", "SUMMARIZE", "SHOW", "("}
 )
 _LEADING = re.compile(r"\s*(explain)(\s+analyze)?\b", re.IGNORECASE)
-_DESCRIBE_STATEMENT = re.compile(
-    r"\s*(?:desc|describe)\s+(history|detail)\s+[\w`\"]", re.IGNORECASE
-)
+_STATEMENT = re.compile(r"\s*(?:desc|describe)\s+(history|detail)\s+[\w`\"]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
