@@ -89,7 +89,7 @@ def _bars(results: Results, scenario: str, title: str, path: Path) -> None:
     for panel, (case, size) in zip(panels, groups, strict=False):
         rows = [r for r in results.rows(scenario, case) if r["size"] == size]
         _panel(panel, rows)
-        head = case if scenario == "start_up" else f"{case}, {size:,}"
+        head = case if scenario in ("start_up", "object_store") else f"{case}, {size:,}"
         _finish(panel, title if len(groups) == 1 else head, rows[0]["unit"])
     for panel in panels[len(groups) :]:
         panel.set_visible(False)

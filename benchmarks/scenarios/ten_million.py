@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TITLE = "Growth to ten million files"
 BACKENDS = ("sqlite", "postgres")
 SIZES = (100_000, 1_000_000, 10_000_000)
+MOST_TO_VERIFY = 1_000_000  # it needs the list of all files in memory, several times
 QUICK_SIZES = (1_000, 10_000)
 DIRECTION = "files, up to ten million"
 
@@ -37,7 +38,7 @@ def run(workspace: Workspace, *, quick: bool) -> list[Result]:
 def _steps(size: int) -> list[Step]:
     by_name = {predicate.name: predicate.sql for predicate in predicates(size)}
     point = f"id = {size // 2 * ROWS_PER_FILE + 7}"
-    return [
+    steps = [
         Step("open", "open"),
         Step("plan, one file", "plan", point),
         Step("plan, one partition of 1,000", "plan", by_name["partition"]),
@@ -51,6 +52,8 @@ def _steps(size: int) -> list[Step]:
         Step("list all files", "list all files", rounds=1),
         Step("publish all of it", "publish", rounds=1),
         Step("checkpoint", "checkpoint", rounds=1),
-        Step("verify the log", "verify", rounds=1),
         Step("vacuum, dry run", "vacuum, dry run", rounds=1),
     ]
+    if size <= MOST_TO_VERIFY:
+        steps.append(Step("verify the log", "verify", rounds=1))
+    return steps

@@ -125,7 +125,7 @@ def test_registered_session_reads_the_catalog_in_statements_about_tables_of_spar
         spark.sql("INSERT INTO t SELECT * FROM own")
         assert lake.table("t").snapshot().totals().num_records == 4
         spark.sql("BEGIN")
-        with pytest.raises(InvalidQueryError, match="cannot be part of a transaction"):
+        with pytest.raises(InvalidQueryError, match="outside this catalog in a transaction"):
             spark.sql("INSERT INTO own SELECT * FROM t")
         spark.sql("ROLLBACK")
         # The name of a catalog that this session does not have.
