@@ -8,6 +8,7 @@ user's cache folder, builds its wheel there, unpacks it, and removes the worktre
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -50,7 +51,10 @@ def build() -> Path:
             check=True,
         )
     finally:
-        _git("worktree", "remove", "--force", str(tree))
+        # Not `git worktree remove`: after a build that was killed, the tree may be one of another
+        # clone, of which git here does not know.
+        shutil.rmtree(tree)
+        _git("worktree", "prune")
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(home / "site")
