@@ -265,9 +265,11 @@ def test_selective_scan_does_not_fetch_every_file(lake: Lake, monkeypatch: Any) 
     assert set(snapshot.scan(selective_predicate).paths()) == wanted != set()
 
 
+@pytest.mark.parametrize("bulk_files", [10_000, 3], ids=["few", "many"])
 def test_scan_on_an_unclustered_column_fetches_only_files_that_overlap(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, bulk_files: int
 ) -> None:
+    monkeypatch.setattr("deltasql.snapshot.snapshot._BULK_FILES", bulk_files)
     catalog.create_table("t", pa.schema([("id", pa.int64()), ("code", pa.int64())]))
     order = [number * 617 % 1000 for number in range(1000)]
     body = '{{"numRecords":1,"minValues":{0},"maxValues":{0}}}'

@@ -328,7 +328,8 @@ class Scan:
             return self._found(rows)
         assert ranges is not None
         firsts, lasts = ranges.columns()
-        if ranges.count > _BULK_FILES:
+        span = lasts[-1] + 1 - firsts[0]
+        if ranges.count > max(_BULK_FILES, _FETCH_ALL_SHARE * span):
             bulk = store.arrow(
                 "files_all", first_file_id=firsts[0], next_file_id=lasts[-1] + 1, **at
             )
