@@ -113,7 +113,7 @@ def _panel(panel: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def _finish(axes: Axes, title: str, unit: str) -> None:
-    axes.set_title(f"{title} ({unit})", fontsize=9)
+    axes.set_title(f"{title} ({unit})" if unit else title, fontsize=9)
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
