@@ -68,8 +68,8 @@ many files at each size, so its exponent cannot be 0.
 - A page of tables shows the number of files and rows. The first page of a process computes them
   from all files; later pages add only what changed. The list of tables of the console therefore
   loads these figures after the page.
-- The memory of a step does not count what it reuses from the steps before. The list of ten million
-  files on SQLite therefore has no value here; it needs about as much as on PostgreSQL.
+- Memory that earlier steps released is used again, and is not counted. The list of ten million
+  files on SQLite therefore shows 0; it needs about as much memory as on PostgreSQL.
 - Verifying the log compares the list of files in the database with the log, with checkpoints and
   with checksums, and needs 3.5 KB of memory per file. It was not measured with ten million files,
   for which 24 GB are not enough.

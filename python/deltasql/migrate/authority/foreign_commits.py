@@ -82,8 +82,9 @@ def adopt(store: Store, committer: Committer, table: TableRow, storage: Storage)
 
     All foreign commits are checked before the first is committed, so usually an error means that
     nothing has changed. There is one exception: foreign commits that get new versions are committed
-    one by one. If another process commits to the table meanwhile, one of them can conflict with it.
-    The foreign commits before that one stay committed, and the next call continues after them.
+    one by one. If another process commits to the table at the same time, a foreign commit can
+    conflict with that commit. The foreign commits before it stay committed, and the next call
+    continues after them.
     """
     adopted: dict[int, int] = {}
     backups: list[str] = []

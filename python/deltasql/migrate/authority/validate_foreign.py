@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def cannot_adopt(table: TableRow, commit: LogCommit) -> str:
     """Return what to do about a foreign commit that cannot be adopted."""
     return (
-        f"Nothing was adopted. The foreign commit is version {commit.version} of the log. Restore "
+        f"Nothing was changed. The foreign commit is version {commit.version} of the log. Restore "
         f"the table to the state that this commit expects, or move the foreign commits out of the "
         f"log with `deltasql mirror reject {table.full_name}`."
     )
